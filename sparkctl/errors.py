@@ -36,7 +36,7 @@ class InvalidInput(SparkctlError):
     exit_code = ExitCode.USAGE
 
 
-class Refused(SparkctlError):
+class OperationRefused(SparkctlError):
     """Looked, and did not act: nothing was changed on any node."""
 
     exit_code = ExitCode.REFUSED
@@ -66,7 +66,7 @@ class Unreachable(NodeError):
     """No TCP connection, no route, no such name, or the connection was lost and did not come back."""
 
 
-class Starved(NodeError):
+class NodeStarved(NodeError):
     """TCP opens but the SSH server does not speak: a machine out of memory, not one that is switched off."""
 
 
@@ -74,15 +74,15 @@ class LocalStall(NodeError):
     """This process itself was suspended for longer than a time limit, which says nothing about the node."""
 
 
-class LinkLost(NodeError):
+class ConnectionLost(NodeError):
     """An established connection broke. Whoever was using it may reconnect and go on."""
 
 
-class ProbeFailed(NodeError):
+class AgentFailed(NodeError):
     """The node is there, and the probe does not run on it: nothing is known of what the node does."""
 
 
-class GuardTrouble(Refused):
+class GuardUnavailable(OperationRefused):
     """The guard of a node cannot be had, or does not do what it was told. No start fails for it."""
 
 
@@ -90,15 +90,15 @@ class UnreadableAnswer(NodeError):
     """The node, or something on it, answered with what sparkctl cannot read. It costs this node alone."""
 
 
-class GuardSilent(GuardTrouble):
+class GuardSilent(GuardUnavailable):
     """A guard runs, but does not answer: whether it acts is not known."""
 
 
-class Untrusted(NodeError):
+class HostKeyUntrusted(NodeError):
     """The node's host key is not the one we know, or we know none."""
 
 
-class UnknownHostKey(Untrusted):
+class UnknownHostKey(HostKeyUntrusted):
     """No key is known for this host. ``fingerprint`` is SHA256:..., ``known_hosts_line`` what accepting adds."""
 
     def __init__(self, node: str, message: str, hint: str, fingerprint: str, known_hosts_line: str) -> None:
@@ -107,7 +107,7 @@ class UnknownHostKey(Untrusted):
         self.known_hosts_line = known_hosts_line
 
 
-class ChangedHostKey(Untrusted):
+class ChangedHostKey(HostKeyUntrusted):
     """Another key than the known one: a reinstalled node, or somebody in between. Never accepted from here."""
 
 
@@ -127,19 +127,19 @@ class DockerError(SparkctlError):
         self.node = node
 
 
-class DockerDenied(DockerError):
+class DockerPermissionDenied(DockerError):
     """The user may not use the socket: not in group docker (or not yet, until the next login)."""
 
     exit_code = ExitCode.REFUSED
 
 
-class DockerDown(DockerError):
+class DockerUnavailable(DockerError):
     """The socket is missing, refuses, or does not answer in time. Says nothing about the containers."""
 
     exit_code = ExitCode.UNREACHABLE
 
 
-class DockerBusy(DockerDown):
+class DockerBusy(DockerUnavailable):
     """Docker answers, but did not get one thing done in time."""
 
 
@@ -155,19 +155,19 @@ class ForwardingForbidden(DockerError):
     exit_code = ExitCode.REFUSED
 
 
-class ImageMissing(DockerError):
+class ImageNotFound(DockerError):
     exit_code = ExitCode.REFUSED
 
 
-class NameTaken(DockerError):
+class ContainerNameInUse(DockerError):
     exit_code = ExitCode.REFUSED
 
 
-class PortBusy(DockerError):
+class PortInUse(DockerError):
     exit_code = ExitCode.REFUSED
 
 
-class NoGpuRuntime(DockerError):
+class GpuRuntimeMissing(DockerError):
     """The engine was to get the GPU and this Docker has no NVIDIA toolkit."""
 
     exit_code = ExitCode.REFUSED
@@ -181,7 +181,7 @@ class LogUnreadable(DockerError):
     """The container's log driver keeps nothing that Docker could read: `none`, for one. Asking again changes nothing."""
 
 
-class NoSuchContainer(DockerError):
+class ContainerNotFound(DockerError):
     exit_code = ExitCode.REFUSED
 
 

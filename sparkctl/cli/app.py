@@ -15,7 +15,7 @@ from sparkctl import __version__
 from sparkctl.cli import narrate, output
 from sparkctl.errors import ExitCode, SparkctlError
 
-_DEFECT = 70  # EX_SOFTWARE of sysexits.h
+_INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 _READER_GONE = 141  # what a shell makes of SIGPIPE
 
@@ -46,7 +46,7 @@ VERBS = {
 }
 
 # what fingers write out of habit
-HABITS = {
+VERB_SUGGESTIONS = {
     **dict.fromkeys(("stop", "rm", "kill"), "sparkctl down"),
     **dict.fromkeys(("start", "run", "serve", "restart"), "sparkctl up"),
     **dict.fromkeys(("ps", "ls", "list", "top"), "sparkctl status"),
@@ -69,7 +69,7 @@ Exit codes:
   sparkctl demo up qwen36 --node spark1   the same, without hardware"""
 
 
-class LazyGroup(click.Group):
+class LazyVerbGroup(click.Group):
     """A group whose commands are modules that wait to be needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -89,10 +89,10 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Say what was probably meant when there is no such verb."""
         if args and args[0] not in VERBS and not args[0].startswith("-"):
-            from sparkctl.model.suggest import did_you_mean
+            from sparkctl.model.suggest import format_did_you_mean
 
-            habit = HABITS.get(args[0].casefold())
-            meant = f"; here it is `{habit}`" if habit else did_you_mean(args[0], VERBS)
+            habit = VERB_SUGGESTIONS.get(args[0].casefold())
+            meant = f"; here it is `{habit}`" if habit else format_did_you_mean(args[0], VERBS)
             raise click.UsageError(f"no such verb: {args[0]}{meant}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -103,7 +103,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=LazyVerbGroup,
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     invoke_without_command=True,
@@ -114,7 +114,7 @@ class LazyGroup(click.Group):
 @click.option("--ascii", "ascii_only", is_flag=True, help="Only ASCII signs.")
 @click.version_option(__version__, "-V", "--version", prog_name="sparkctl", message="%(prog)s %(version)s")
 @click.pass_context
-def root(ctx: click.Context, replay: str | None, readonly: bool, plain: bool, ascii_only: bool) -> int:
+def sparkctl_command(ctx: click.Context, replay: str | None, readonly: bool, plain: bool, ascii_only: bool) -> int:
     """Start, watch and stop LLM engines on NVIDIA DGX Sparks, and say why one did not start.
 
     Without a verb, on a terminal: the panel. stdout is data, stderr is talk; --json gives JSON lines. VERB --help says more.
@@ -131,12 +131,12 @@ def root(ctx: click.Context, replay: str | None, readonly: bool, plain: bool, as
         return 0
     recording = None if replay is None else Path(replay)
     if plain:
-        from sparkctl.cli.plain import listen
+        from sparkctl.cli.plain import run_plain_mode
 
-        return listen(recording)
+        return run_plain_mode(recording)
     from sparkctl.cli import panel
 
-    if panel.is_possible():
+    if panel.can_open_panel():
         return panel.open_panel(readonly=readonly, replay=recording)
     if replay is not None or readonly:
         raise click.UsageError("the panel needs a terminal; --plain tells the same as sentences", ctx)
@@ -144,89 +144,97 @@ def root(ctx: click.Context, replay: str | None, readonly: bool, plain: bool, as
     return 0
 
 
-def run() -> NoReturn:
+def run_and_exit() -> NoReturn:
     """Run the command line and exit with a code that tells the truth."""
     os.environ.setdefault("PYTHONUTF8", "1")
-    output.take_over()
+    output.wrap_streams()
     try:
-        code = invoke(sys.argv[1:])
+        code = invoke_command_line(sys.argv[1:])
     except Exception as defect:  # the one place where anything may end up: a defect, and said to be one
         if os.environ.get("SPARKCTL_DEBUG"):
             raise
         what = f"{type(defect).__name__}: {defect}"
-        narrate.error(
+        narrate.print_error(
             f"a defect in sparkctl, not in your Spark: {what}", "SPARKCTL_DEBUG=1 shows where; please report it"
         )
-        code = _DEFECT
-    narrate.finish()
+        code = _INTERNAL_ERROR
+    narrate.flush_stderr()
     # Everything is written and closed: taking a thousand modules apart again would be a tenth of a short verb's time.
     os._exit(code)
 
 
-def invoke(arguments: list[str]) -> int:
+def invoke_command_line(arguments: list[str]) -> int:
     """Run one command line and return its exit code; also how ``demo`` runs a verb."""
     try:
         try:
             code = _run(arguments)
         except SparkctlError as error:
-            if isinstance(error, output.CannotWrite):
+            if isinstance(error, output.StdoutWriteFailed):
                 raise
-            code = _refused(arguments, error.message, error.hint, int(error.exit_code), getattr(error, "node", None))
+            code = _report_error(
+                arguments, error.message, error.hint, int(error.exit_code), getattr(error, "node", None)
+            )
         except OSError as error:
             if error.errno not in _DISK_FULL:
                 raise
             import tempfile
 
-            from sparkctl.model.text import clean
+            from sparkctl.model.text import sanitize_line
 
-            place = f" ({clean(str(error.filename))})" if error.filename else ""
+            place = f" ({sanitize_line(str(error.filename))})" if error.filename else ""
             hint = f"make room (df -h); temporary files go to {tempfile.gettempdir()}, TMPDIR names another directory"
-            code = _refused(arguments, f"no space is left on a disk of this machine{place}", hint, int(ExitCode.USAGE))
-        output.finish()
+            code = _report_error(
+                arguments, f"no space is left on a disk of this machine{place}", hint, int(ExitCode.USAGE)
+            )
+        output.flush_stdout()
         return code
-    except output.ReaderGone:
-        output.give_up(sys.stdout)  # as quiet as any other filter
+    except output.StdoutClosed:
+        output.discard_buffer(sys.stdout)  # as quiet as any other filter
         return _READER_GONE
-    except output.CannotWrite as error:
-        output.give_up(sys.stdout)
-        narrate.error(error.message, error.hint)
+    except output.StdoutWriteFailed as error:
+        output.discard_buffer(sys.stdout)
+        narrate.print_error(error.message, error.hint)
         return int(error.exit_code)
 
 
 def _run(arguments: list[str]) -> int:
     try:
-        result = root.main(arguments, prog_name="sparkctl", standalone_mode=False)
+        result = sparkctl_command.main(arguments, prog_name="sparkctl", standalone_mode=False)
         return int(result) if isinstance(result, int) else int(ExitCode.DONE)
     except click.exceptions.Exit as exit_:
         return exit_.exit_code
     except click.exceptions.NoArgsIsHelpError as help_:
-        output.text(help_.format_message())
+        output.print_line(help_.format_message())
         return int(ExitCode.USAGE)
     except click.ClickException as wrong:
-        more = narrate.usage(wrong)
-        _result(arguments, wrong.format_message(), more, int(ExitCode.USAGE))
+        more = narrate.print_usage_error(wrong)
+        _print_json_result(arguments, wrong.format_message(), more, int(ExitCode.USAGE))
         return int(ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
-        return _refused(arguments, "interrupted", None, int(ExitCode.INTERRUPTED))
+        return _report_error(arguments, "interrupted", None, int(ExitCode.INTERRUPTED))
 
 
-def _refused(arguments: list[str], message: str, hint: str | None, code: int, node: str | None = None) -> int:
-    narrate.error(message, hint)
-    _result(arguments, message, hint, code, node)
+def _report_error(arguments: list[str], message: str, hint: str | None, code: int, node: str | None = None) -> int:
+    narrate.print_error(message, hint)
+    _print_json_result(arguments, message, hint, code, node)
     return code
 
 
-def _result(arguments: list[str], message: str, hint: str | None, code: int, node: str | None = None) -> None:
+def _print_json_result(
+    arguments: list[str], message: str, hint: str | None, code: int, node: str | None = None
+) -> None:
     """End what a script reads with the line it waits for, also where the verb never began."""
     if "--json" not in arguments:
         return
     import time
 
-    from sparkctl.core.record import encode
-    from sparkctl.model.events import Ended, Outcome
+    from sparkctl.core.record import encode_event
+    from sparkctl.model.events import CommandEnded, Outcome
     from sparkctl.model.node import NodeName
 
     outcomes = {int(ExitCode.UNREACHABLE): Outcome.UNREACHABLE, int(ExitCode.INTERRUPTED): Outcome.INTERRUPTED}
     outcome = outcomes.get(code, Outcome.REFUSED)
     where = NodeName(node) if node else None
-    output.document(encode(Ended(time.time(), outcome, code, 0.0, node=where, message=message, hint=hint)))
+    output.print_json(
+        encode_event(CommandEnded(time.time(), outcome, code, 0.0, node=where, message=message, hint=hint))
+    )

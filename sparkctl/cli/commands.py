@@ -8,31 +8,33 @@ from collections.abc import Sequence
 import click
 from click.core import ParameterSource
 
-from sparkctl.cli.app import root
-from sparkctl.cli.drive import take
-from sparkctl.cli.setup import within
+from sparkctl.cli.app import sparkctl_command
+from sparkctl.cli.drive import capture_verbs
+from sparkctl.cli.setup import use_context
 from sparkctl.core.actions import ACTIONS, PANEL_VERBS
-from sparkctl.core.context import Context
+from sparkctl.core.context import CommandContext
 from sparkctl.errors import InvalidInput
-from sparkctl.model.suggest import did_you_mean
-from sparkctl.tui.screens import AVAILABLE
-from sparkctl.tui.setup import Started
+from sparkctl.model.suggest import format_did_you_mean
+from sparkctl.tui.screens import AVAILABLE_SCREENS
+from sparkctl.tui.setup import PreparedCommand
 
-_FOR_SCRIPTS = ("--json", "--record", "--format")
-_WITHOUT = frozenset(_FOR_SCRIPTS)
+_CLI_ONLY_OPTIONS = ("--json", "--record", "--format")
+_WITHOUT = frozenset(_CLI_ONLY_OPTIONS)
 _OF_A_LOG = frozenset(("--node", "--follow"))
 _HONOURED = ("instance", "node", "follow")  # by the screen of a log, which always follows
 _TYPED = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
-class CommandLine:
+class CommandLineParser:
     """What can be typed behind a colon. ``verbs`` are those of the panel's actions."""
 
     verbs = tuple(
-        dict.fromkeys(one.verb for one in ACTIONS if one.verb and (one.screen is None or one.screen in AVAILABLE))
+        dict.fromkeys(
+            one.verb for one in ACTIONS if one.verb and (one.screen is None or one.screen in AVAILABLE_SCREENS)
+        )
     )
 
-    def complete(self, line: str) -> tuple[str, ...]:
+    def complete_line(self, line: str) -> tuple[str, ...]:
         """Return what the last word may become, whole words; nothing for a line that cannot be read."""
         from click.shell_completion import ShellComplete
 
@@ -47,18 +49,18 @@ class CommandLine:
             return tuple(verb for verb in self.verbs if verb not in PANEL_VERBS and verb.startswith(last))
         if words[0] not in self.verbs or words[0] in PANEL_VERBS:
             return ()
-        if isinstance(root.get_command(click.Context(root), words[0]), click.Group):
+        if isinstance(sparkctl_command.get_command(click.Context(sparkctl_command), words[0]), click.Group):
             return ()  # what stands behind a group is for the command line
-        items = ShellComplete(root, {}, "sparkctl", "_SPARKCTL_COMPLETE").get_completions(words, last)
+        items = ShellComplete(sparkctl_command, {}, "sparkctl", "_SPARKCTL_COMPLETE").get_completions(words, last)
         taken = _WITHOUT if words[0] != "logs" else {item.value for item in items if item.value[:1] == "-"} - _OF_A_LOG
         return tuple(item.value for item in items if item.type == "plain" and item.value not in taken)
 
-    def aim(self, words: Sequence[str]) -> tuple[str, ...]:
+    def parse_screen_target(self, words: Sequence[str]) -> tuple[str, ...]:
         """Return a line that opens a screen as ``verb instance --node NAME``, what is not said left out; an option's value
         is no instance. Raises `InvalidInput` as the command line does, and for an option that no screen knows."""
         verb, *rest = words
-        outer = click.Context(root, info_name="sparkctl")
-        command = root.get_command(outer, verb)
+        outer = click.Context(sparkctl_command, info_name="sparkctl")
+        command = sparkctl_command.get_command(outer, verb)
         assert command is not None
         try:
             with command.make_context(verb, list(rest), parent=outer) as ctx:
@@ -75,43 +77,43 @@ class CommandLine:
             )
         return (verb, *([str(instance)] if instance else []), *(["--node", str(nodes[0])] if nodes else []))
 
-    def start(self, words: Sequence[str], context: Context) -> Started:
+    def parse_command(self, words: Sequence[str], context: CommandContext) -> PreparedCommand:
         """Understand a command line without running it. Raises `SparkctlError` as the command line does."""
         if not words:
             raise InvalidInput("type a verb", ", ".join(self.verbs))
         verb, *rest = words
         if verb not in self.verbs:
-            elsewhere = verb in root.list_commands(click.Context(root))
+            elsewhere = verb in sparkctl_command.list_commands(click.Context(sparkctl_command))
             raise InvalidInput(
-                f"`{verb}` is for the command line" if elsewhere else f"no such verb: {verb}{did_you_mean(verb, self.verbs)}",
+                f"`{verb}` is for the command line" if elsewhere else f"no such verb: {verb}{format_did_you_mean(verb, self.verbs)}",
                 f"here: {', '.join(self.verbs)}",
             )  # fmt: skip
         if verb in PANEL_VERBS:
             raise InvalidInput(f"`{verb}` takes nothing else" if rest else f"`{verb}` is for the panel")
-        if idle := [word for word in rest if word.partition("=")[0] in _FOR_SCRIPTS]:
+        if idle := [word for word in rest if word.partition("=")[0] in _CLI_ONLY_OPTIONS]:
             raise InvalidInput(f"{idle[0]} is for the command line: sparkctl {shlex.join(words)}")
-        return self._understood(verb, rest, context)
+        return self._parse_with_click(verb, rest, context)
 
-    def _understood(self, verb: str, rest: Sequence[str], context: Context) -> Started:
-        outer = click.Context(root, info_name="sparkctl")
-        command = root.get_command(outer, verb)
+    def _parse_with_click(self, verb: str, rest: Sequence[str], context: CommandContext) -> PreparedCommand:
+        outer = click.Context(sparkctl_command, info_name="sparkctl")
+        command = sparkctl_command.get_command(outer, verb)
         assert command is not None
         if "--help" in rest or "-h" in rest:
             raise InvalidInput(command.get_usage(click.Context(command, info_name=verb)), command.short_help)
-        with take() as verbs, within(context):
+        with capture_verbs() as verbs, use_context(context):
             try:
                 with command.make_context(verb, list(rest), parent=outer) as ctx:
-                    nodes = _nodes(ctx.params.get("node") or ctx.params.get("nodes"))
+                    nodes = _target_nodes(ctx.params.get("node") or ctx.params.get("nodes"))
                     command.invoke(ctx)
             except click.ClickException as wrong:
                 usage = wrong.ctx.get_usage() if isinstance(wrong, click.UsageError) and wrong.ctx else None
                 raise InvalidInput(wrong.format_message(), usage) from wrong
         if not verbs:
             raise InvalidInput(f"`{verb}` is for the command line: sparkctl {shlex.join((verb, *rest))}")
-        return Started(verb, (verb, *rest), nodes, context, verbs[0])
+        return PreparedCommand(verb, (verb, *rest), nodes, context, verbs[0])
 
 
-def _nodes(given: object) -> tuple[str, ...]:
+def _target_nodes(given: object) -> tuple[str, ...]:
     """Return the nodes that a command line names; where there is one only, that one."""
     if isinstance(given, str):
         return (given,)

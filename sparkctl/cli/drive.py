@@ -10,42 +10,42 @@ from contextvars import ContextVar
 from typing import Any, Protocol
 
 from sparkctl.cli import output
-from sparkctl.core.context import Context
-from sparkctl.model.events import Ended, Event
+from sparkctl.core.context import CommandContext
+from sparkctl.model.events import CommandEnded, Event
 
 
-class Teller(Protocol):
+class EventPrinter(Protocol):
     """Whoever tells the operator: in words, or as JSON lines."""
 
-    def tell(self, event: Event) -> None:
+    def print_event(self, event: Event) -> None:
         """Show one event."""
         ...
 
-    def tick(self) -> None:
+    def refresh(self) -> None:
         """Let a second pass on a live line."""
         ...
 
-    def interrupted(self, presses: int) -> None:
+    def print_interrupt(self, presses: int) -> None:
         """Acknowledge Ctrl-C at once, before the operation has got to a safe point."""
         ...
 
 
-Verb = Callable[[], AsyncGenerator[Event, None]]
-_taken: ContextVar[list[Verb] | None] = ContextVar("taken", default=None)
+EventSource = Callable[[], AsyncGenerator[Event, None]]
+_taken: ContextVar[list[EventSource] | None] = ContextVar("taken", default=None)
 
 
-def drive(ctx: Context, verb: Verb, teller: Teller) -> int:
+def run_verb(ctx: CommandContext, verb: EventSource, teller: EventPrinter) -> int:
     """Run a verb to its end and return its exit code; where somebody else runs it (`take`), hand it over."""
     if (taken := _taken.get()) is not None:
         taken.append(verb)
         return 0
-    return asyncio.run(_drive(ctx, verb, teller))
+    return asyncio.run(_consume_events(ctx, verb, teller))
 
 
 @contextlib.contextmanager
-def take() -> Iterator[list[Verb]]:
+def capture_verbs() -> Iterator[list[EventSource]]:
     """Let verbs be understood as ever, and given to the caller in place of being run."""
-    verbs: list[Verb] = []
+    verbs: list[EventSource] = []
     token = _taken.set(verbs)
     try:
         yield verbs
@@ -53,12 +53,14 @@ def take() -> Iterator[list[Verb]]:
         _taken.reset(token)
 
 
-async def _drive(ctx: Context, verb: Callable[[], AsyncGenerator[Event, None]], teller: Teller) -> int:
+async def _consume_events(
+    ctx: CommandContext, verb: Callable[[], AsyncGenerator[Event, None]], teller: EventPrinter
+) -> int:
     loop = asyncio.get_running_loop()
 
     def press() -> None:
         ctx.interrupt.press()
-        teller.interrupted(ctx.interrupt.presses)
+        teller.print_interrupt(ctx.interrupt.presses)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError, ValueError):  # not the main thread: nobody can press there
@@ -67,15 +69,15 @@ async def _drive(ctx: Context, verb: Callable[[], AsyncGenerator[Event, None]], 
     async def ticking() -> None:
         while True:
             await asyncio.sleep(1)
-            teller.tick()
+            teller.refresh()
 
     ticker = asyncio.create_task(ticking())
     code = 0
     events = verb()
     try:
         async for event in events:
-            teller.tell(event)
-            if isinstance(event, Ended):
+            teller.print_event(event)
+            if isinstance(event, CommandEnded):
                 code = event.exit_code
     finally:
         ticker.cancel()
@@ -85,7 +87,7 @@ async def _drive(ctx: Context, verb: Callable[[], AsyncGenerator[Event, None]], 
     return code
 
 
-async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
+async def run_until_interrupt(work: Coroutine[Any, Any, None]) -> None:
     """Run ``work`` until it ends or Ctrl-C does, which is no error: how a view that repaints is left."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -100,5 +102,5 @@ async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
     showing.cancel()
     await asyncio.gather(showing, return_exceptions=True)
     if output.is_terminal():
-        output.text()  # below the ^C
+        output.print_line()  # below the ^C
     return None

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Callable
 
-from sparkctl.cli.drive import drive
-from sparkctl.cli.setup import chosen_nodes, known_nodes, make_context
-from sparkctl.cli.switch_teller import SwitchTeller
-from sparkctl.cli.tellers import JsonTeller
-from sparkctl.core.context import Context
+from sparkctl.cli.drive import run_verb
+from sparkctl.cli.setup import add_other_nodes, create_context, select_configured_nodes
+from sparkctl.cli.switch_teller import SwitchPrinter
+from sparkctl.cli.tellers import JsonPrinter
+from sparkctl.core.context import CommandContext
 from sparkctl.model.events import Event
-from sparkctl.operations.switch_finish import FinishRequest
+from sparkctl.operations.switch_finish import FinishSwitch
 
-Way = Callable[[Context, FinishRequest], AsyncGenerator[Event, None]]
+FinishOperation = Callable[[CommandContext, FinishSwitch], AsyncGenerator[Event, None]]
 
 
-def finish(way: Way, names: tuple[str, ...], *, as_json: bool) -> int:
+def finish_switch(way: FinishOperation, names: tuple[str, ...], *, as_json: bool) -> int:
     """Run either verb for the switch that lies on the named nodes, or on any; return its exit code."""
-    nodes = chosen_nodes(names)
-    request = FinishRequest(nodes, known_nodes(nodes), os.environ)
-    context = make_context(may_ask=not as_json)
-    return drive(context, lambda: way(context, request), JsonTeller() if as_json else SwitchTeller())
+    nodes = select_configured_nodes(names)
+    request = FinishSwitch(nodes, add_other_nodes(nodes), os.environ)
+    context = create_context(may_ask=not as_json)
+    return run_verb(context, lambda: way(context, request), JsonPrinter() if as_json else SwitchPrinter())

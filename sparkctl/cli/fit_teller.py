@@ -3,69 +3,75 @@
 from __future__ import annotations
 
 from sparkctl.cli import output
-from sparkctl.cli.tellers import WordTeller
-from sparkctl.core.record import encode, plain
+from sparkctl.cli.tellers import TextPrinter
+from sparkctl.core.record import encode_event, to_json_data
 from sparkctl.errors import ExitCode
-from sparkctl.model.events import Ended, Event, FitJudged
-from sparkctl.model.fit import Fit
-from sparkctl.present.fit_rows import document, last_lines, note_lines, sum_lines, together_lines
+from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated
+from sparkctl.model.fit import MemoryFit
+from sparkctl.present.fit_rows import (
+    build_estimate_json,
+    format_estimate,
+    format_estimate_notes,
+    format_estimate_summary,
+    format_group_answer,
+)
 
 
-class FitTeller(WordTeller):
+class EstimatePrinter(TextPrinter):
     """The answer and the sum on stdout; trouble is told as ever."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._fits: list[Fit] = []
+        self._fits: list[MemoryFit] = []
         self._shared: dict[str, None] = {}  # commands that are for all Sparks together
 
-    def tell(self, event: Event) -> None:
+    def print_event(self, event: Event) -> None:
         """Print the answer when it comes, and what comes of all of them at the end."""
-        if isinstance(event, Ended) and (lines := last_lines(self._fits)):
-            output.text()
-            output.texts(lines)
-            output.texts(f"then: {command}" for command in self._shared)
-        if not isinstance(event, FitJudged):
-            return super().tell(event)
+        if isinstance(event, CommandEnded) and (lines := format_estimate_summary(self._fits)):
+            output.print_line()
+            output.print_lines(lines)
+            output.print_lines(f"then: {command}" for command in self._shared)
+        if not isinstance(event, MemoryFitEvaluated):
+            return super().print_event(event)
         if self._fits:
-            output.text()
-        output.text(event.fit.sentence)
-        output.texts(sum_lines(event.fit, output.width(), self._fits))
-        output.texts(note_lines(event.fit, output.width(), self._fits))
+            output.print_line()
+        output.print_line(event.fit.sentence)
+        output.print_lines(format_estimate(event.fit, output.width(), self._fits))
+        output.print_lines(format_estimate_notes(event.fit, output.width(), self._fits))
         self._fits.append(event.fit)
         if event.fit.sparks > 1:
             self._shared |= dict.fromkeys(event.commands)
         else:
-            output.texts(f"then: {command}" for command in event.commands)
+            output.print_lines(f"then: {command}" for command in event.commands)
         return None
 
 
-class FitDocument:
+class EstimateJsonPrinter:
     """Everything at the end, as one document: ``{"schema": 1, "profile": ..., "nodes": [...]}``."""
 
     def __init__(self, profile: str) -> None:
         self._profile = profile
-        self._judged: list[FitJudged] = []
+        self._judged: list[MemoryFitEvaluated] = []
 
-    def tell(self, event: Event) -> None:
+    def print_event(self, event: Event) -> None:
         """Keep the answers; print them when the verb has ended."""
-        if isinstance(event, FitJudged):
+        if isinstance(event, MemoryFitEvaluated):
             self._judged.append(event)
-        if not isinstance(event, Ended):
+        if not isinstance(event, CommandEnded):
             return
         if not self._judged or event.exit_code not in (ExitCode.DONE, ExitCode.REFUSED):
-            output.document(encode(event))
+            output.print_json(encode_event(event))
             return
-        nodes = [document(one.fit, one.commands) for one in self._judged]
+        nodes = [build_estimate_json(one.fit, one.commands) for one in self._judged]
         fits = [one.fit for one in self._judged]
         whole = {
             "schema": 1, "profile": self._profile, "exit_code": event.exit_code, "sparks": max(one.sparks for one in fits),
-            "together": together_lines(fits),
+            "together": format_group_answer(fits),
         }  # fmt: skip
-        output.document({**whole, "nodes": plain(nodes)})
+        output.print_json({**whole, "nodes": to_json_data(nodes)})
 
-    def tick(self) -> None:
+    def refresh(self) -> None:
         """Nothing lives here."""
 
-    def interrupted(self, presses: int) -> None:
+    def print_interrupt(self, presses: int) -> None:
         """The result line says it."""

@@ -12,7 +12,7 @@ from sparkctl.cli import narrate
 _LONGEST = 4096
 
 
-async def line(prompt: str, *, echo: bool = True) -> str:
+async def read_line(prompt: str, *, echo: bool = True) -> str:
     """Return what is typed up to Enter, without it; "" at the end of input. Nothing else is shown meanwhile.
 
     No thread: one that waits for a key could not be ended, and the program would stay until the key came.
@@ -26,18 +26,18 @@ async def line(prompt: str, *, echo: bool = True) -> str:
             typed.set_result(os.read(keyboard, _LONGEST).decode("utf-8", "replace").rstrip("\r\n"))
 
     before = termios.tcgetattr(keyboard)
-    narrate.hush(True)
+    narrate.pause_live_line(True)
     try:
         if not echo:
             silent = termios.tcgetattr(keyboard)
             silent[3] &= ~termios.ECHO
             termios.tcsetattr(keyboard, termios.TCSAFLUSH, silent)
-        narrate.prompt(prompt)
+        narrate.print_prompt(prompt)
         loop.add_reader(keyboard, take)
         return await typed
     finally:
         loop.remove_reader(keyboard)
         termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
         if not echo or not typed.done():
-            narrate.say()
-        narrate.hush(False)
+            narrate.print_message()
+        narrate.pause_live_line(False)

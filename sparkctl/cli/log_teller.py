@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from sparkctl.cli import output
-from sparkctl.cli.tellers import WordTeller
-from sparkctl.engines.lines import states
+from sparkctl.cli.tellers import TextPrinter
+from sparkctl.engines.lines import split_carriage_returns
 from sparkctl.model.events import Event, LogArrived
 
 
-class LogTeller(WordTeller):
+class LogPrinter(TextPrinter):
     """Prints lines as they are, or after their stamp. A progress bar that was rewritten in place is one line, as it was
     left, so that the nth line here is the line n that a verdict names. Where the logs of several ranks are shown together,
     the node's name stands before each line."""
@@ -17,10 +17,12 @@ class LogTeller(WordTeller):
         super().__init__()
         self.timestamps = timestamps
 
-    def tell(self, event: Event) -> None:
+    def print_event(self, event: Event) -> None:
         """Print a batch in one write."""
         if not isinstance(event, LogArrived):
-            return super().tell(event)
-        lines = ((line.when, states(line.text)[-1]) for line in event.lines)
+            return super().print_event(event)
+        lines = ((line.when, split_carriage_returns(line.text)[-1]) for line in event.lines)
         where = "" if event.rank is None else f"{event.node}  "
-        return output.remote(f"{where}{when} {text}" if self.timestamps else f"{where}{text}" for when, text in lines)
+        return output.print_sanitized_lines(
+            f"{where}{when} {text}" if self.timestamps else f"{where}{text}" for when, text in lines
+        )

@@ -9,23 +9,23 @@ import sys
 
 import click
 
-from sparkctl.cli.output import give_up
-from sparkctl.cli.style import ascii_only, columns, paint, wants_colour
-from sparkctl.model.text import clean_lines
-from sparkctl.present.fold import cut, fold
+from sparkctl.cli.output import discard_buffer
+from sparkctl.cli.style import colour_text, is_ascii_only, supports_colour, terminal_columns
+from sparkctl.model.text import sanitize_lines
+from sparkctl.present.fold import truncate_line, wrap_line
 
 _HOME = os.environ.get("HOME", "").rstrip("/")  # the operator's own, whatever `demo` makes of the variable
 _AT_HOME = re.compile(rf"(?<![^\s(`]){re.escape(_HOME)}(?=/)") if len(_HOME) > 1 else None
 
 
-def say(line: str = "", hang: int | None = None) -> None:
+def print_message(line: str = "", hang: int | None = None) -> None:
     """Print one line of talk: the home directory as ~, and on a terminal broken between words, ``hang`` indented."""
     if _AT_HOME is not None:
         line = _AT_HOME.sub("~", line)
-    _write("".join(f"{part}\n" for part in fold(line, columns(sys.stderr), hang)))
+    _write("".join(f"{part}\n" for part in wrap_line(line, terminal_columns(sys.stderr), hang)))
 
 
-def prompt(question: str) -> None:
+def print_prompt(question: str) -> None:
     """Print a question whose answer is written beside it."""
     _write(question)
 
@@ -37,51 +37,56 @@ def _write(text: str) -> None:
         sys.stderr.flush()
 
 
-def finish() -> None:
+def flush_stderr() -> None:
     """Write what is still held back, or forget it: the interpreter's own last flush must not change the exit code."""
     try:
         sys.stderr.flush()
     except OSError:
-        give_up(sys.stderr)
+        discard_buffer(sys.stderr)
 
 
-def error(message: str, hint: str | None) -> None:
+def print_error(message: str, hint: str | None) -> None:
     """Say what is wrong and what to do; both may quote a node, so both are cleaned."""
-    colour = wants_colour(sys.stderr)
-    first, *rest = clean_lines(message)
-    say(f"{paint('sparkctl:', 'bad', colour)} {first}", 2)
+    colour = supports_colour(sys.stderr)
+    first, *rest = sanitize_lines(message)
+    print_message(f"{colour_text('sparkctl:', 'bad', colour)} {first}", 2)
     for line in rest:
-        say(f"  {line}")
+        print_message(f"  {line}")
     if hint:
-        tell_hint(hint)
+        print_hints(hint)
 
 
-def warning(where: str | None, message: str, hint: str | None) -> None:
+def print_warning(where: str | None, message: str, hint: str | None) -> None:
     """Say loudly what does not end the work."""
-    colour = wants_colour(sys.stderr)
-    mark = "!" if ascii_only(sys.stderr) else "▲"
-    first, *rest = clean_lines(message)
-    say(paint(f"{mark} {where + ': ' if where and not first.startswith(where) else ''}{first}", "attention", colour), 2)
+    colour = supports_colour(sys.stderr)
+    mark = "!" if is_ascii_only(sys.stderr) else "▲"
+    first, *rest = sanitize_lines(message)
+    print_message(
+        colour_text(
+            f"{mark} {where + ': ' if where and not first.startswith(where) else ''}{first}", "attention", colour
+        ),
+        2,
+    )
     for line in rest:
-        say(f"  {line}")
+        print_message(f"  {line}")
     if hint:
-        tell_hint(hint)
+        print_hints(hint)
 
 
-def tell_hint(hint: str) -> None:
+def print_hints(hint: str) -> None:
     """Print what to do, one line each."""
-    for line in clean_lines(hint):
-        say(f"  {paint('try:', 'dim', wants_colour(sys.stderr))} {line}", 4)
+    for line in sanitize_lines(hint):
+        print_message(f"  {colour_text('try:', 'dim', supports_colour(sys.stderr))} {line}", 4)
 
 
-def usage(wrong: click.ClickException) -> str | None:
+def print_usage_error(wrong: click.ClickException) -> str | None:
     """Say what is wrong with the command line, and return the way to its help."""
-    error(wrong.format_message(), None)
+    print_error(wrong.format_message(), None)
     ctx = getattr(wrong, "ctx", None)
     if ctx is None:
         return None
-    say(f"  {ctx.get_usage()}")
-    say(f"  {ctx.command_path} --help says more")
+    print_message(f"  {ctx.get_usage()}")
+    print_message(f"  {ctx.command_path} --help says more")
     return f"{ctx.command_path} --help"
 
 
@@ -93,7 +98,7 @@ def is_terminal() -> bool:
 _hushed = False
 
 
-def hush(on: bool) -> None:
+def pause_live_line(on: bool) -> None:
     """Keep live lines off the screen while somebody types an answer there."""
     global _hushed
     _hushed = on
@@ -106,11 +111,11 @@ class LiveLine:
         self.on = is_terminal()
         self._shown = False
 
-    def show(self, line: str) -> None:
+    def update(self, line: str) -> None:
         """Rewrite the line, cut to the terminal's width."""
         if not self.on or _hushed:
             return
-        _write(f"\r\x1b[2K{cut(line, (columns(sys.stderr) or 80) - 1)}")
+        _write(f"\r\x1b[2K{truncate_line(line, (terminal_columns(sys.stderr) or 80) - 1)}")
         self._shown = True
 
     def clear(self) -> None:

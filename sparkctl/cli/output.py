@@ -10,16 +10,16 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TextIO
 
-from sparkctl.cli.style import columns, rows
+from sparkctl.cli.style import terminal_columns, terminal_rows
 from sparkctl.errors import ExitCode, SparkctlError
-from sparkctl.model.text import clean
+from sparkctl.model.text import sanitize_line
 
 
-class ReaderGone(Exception):
+class StdoutClosed(Exception):
     """Whoever read stdout has gone (`| head`). No OSError: click would make its own end of one."""
 
 
-class CannotWrite(SparkctlError):
+class StdoutWriteFailed(SparkctlError):
     """stdout does not take what we have to say: a full disk, a closed file."""
 
     exit_code = ExitCode.USAGE
@@ -29,25 +29,25 @@ class _Stdout(io.TextIOWrapper):
     """stdout whose faults are ours to tell, whoever writes: we, or click with a help text."""
 
     def write(self, text: str, /) -> int:
-        with _faults_told():
+        with _translate_write_errors():
             return super().write(text)
 
     def flush(self) -> None:
-        with _faults_told():
+        with _translate_write_errors():
             super().flush()
 
 
 @contextlib.contextmanager
-def _faults_told() -> Iterator[None]:
+def _translate_write_errors() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as gone:
-        raise ReaderGone from gone
+        raise StdoutClosed from gone
     except OSError as error:
-        raise CannotWrite(f"cannot write to stdout: {error.strerror or error}") from error
+        raise StdoutWriteFailed(f"cannot write to stdout: {error.strerror or error}") from error
 
 
-def take_over() -> None:
+def wrap_streams() -> None:
     """Make the streams fit for what comes: closed ones are empty or go nowhere, any terminal gets every line it can show."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by the shell (`<&-`, `>&-`)
@@ -60,52 +60,52 @@ def take_over() -> None:
         sys.stderr.reconfigure(errors="replace")
 
 
-def finish() -> None:
+def flush_stdout() -> None:
     """Write what is still held back. Raises `ReaderGone` or `CannotWrite`."""
     sys.stdout.flush()
 
 
-def give_up(stream: TextIO) -> None:
+def discard_buffer(stream: TextIO) -> None:
     """Send what a stream still holds back nowhere, so that the interpreter's own last flush has nothing to say."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
-def text(line: str = "") -> None:
+def print_line(line: str = "") -> None:
     """Print one line of ours; text from a node must have been cleaned by whoever made the line."""
     print(line, flush=True)  # noqa: T201
 
 
-def texts(lines: Iterable[str]) -> None:
+def print_lines(lines: Iterable[str]) -> None:
     """Print lines."""
     for line in lines:
-        text(line)
+        print_line(line)
 
 
-def remote(lines: Iterable[str]) -> None:
+def print_sanitized_lines(lines: Iterable[str]) -> None:
     """Print lines that came from a node: cleaned here, so that no control character can pass. One write for all."""
-    sys.stdout.write("".join(f"{clean(line)}\n" for line in lines))
+    sys.stdout.write("".join(f"{sanitize_line(line)}\n" for line in lines))
     sys.stdout.flush()
 
 
-def document(value: object) -> None:
+def print_json(value: object) -> None:
     """Print one JSON document, or one JSON line of a stream."""
     print(json.dumps(value, ensure_ascii=True, separators=(",", ":")), flush=True)  # noqa: T201
 
 
-def screen(lines: Iterable[str]) -> None:
+def repaint_screen(lines: Iterable[str]) -> None:
     """Repaint a terminal from the top; what it has no room for is counted, because scrolling would spoil the picture."""
-    from sparkctl.present.fold import fitting
+    from sparkctl.present.fold import limit_height
 
-    body = "\x1b[K\n".join(fitting(list(lines), rows(sys.stdout) - 1))
+    body = "\x1b[K\n".join(limit_height(list(lines), terminal_rows(sys.stdout) - 1))
     sys.stdout.write(f"\x1b[H{body}\x1b[K\n\x1b[J")
     sys.stdout.flush()
 
 
 def height() -> int:
     """Return the lines of the terminal that stdout is."""
-    return rows(sys.stdout)
+    return terminal_rows(sys.stdout)
 
 
 def is_terminal() -> bool:
@@ -115,4 +115,4 @@ def is_terminal() -> bool:
 
 def width() -> int | None:
     """Return the columns of the terminal that stdout is, None where it is none: data is not broken."""
-    return columns(sys.stdout)
+    return terminal_columns(sys.stdout)

@@ -16,50 +16,50 @@ from sparkctl.errors import InvalidInput
 if TYPE_CHECKING:
     from sparkctl.core.clock import Clock
     from sparkctl.core.config import Config
-    from sparkctl.core.context import Context
-    from sparkctl.model.ask import Asker
+    from sparkctl.core.context import CommandContext
+    from sparkctl.model.ask import Prompter
     from sparkctl.model.events import Event
-    from sparkctl.tui.setup import Started, Told
+    from sparkctl.tui.setup import DemoStep, PreparedCommand
 
 
 @dataclass(frozen=True, slots=True)
-class Demo:
+class DemoOptions:
     """Simulated Sparks, their ``clock``, what the header says of it, and what happens there by itself."""
 
     clock: Clock
     badge: Callable[[], str]
-    story: tuple[Told, ...] = ()
+    story: tuple[DemoStep, ...] = ()
 
 
 _THEME = "theme"  # the file in the state directory
 
 
-def is_possible() -> bool:
+def can_open_panel() -> bool:
     """Tell whether keys can be read and a picture painted."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def open_panel(*, readonly: bool = False, replay: Path | None = None, demo: Demo | None = None) -> int:
+def open_panel(*, readonly: bool = False, replay: Path | None = None, demo: DemoOptions | None = None) -> int:
     """Open the panel and return when it is closed; what goes on running is said then.
 
     Raises `InvalidInput` for a config or a recording that is none.
     """
-    from sparkctl.cli.style import ascii_only
+    from sparkctl.cli.style import is_ascii_only
     from sparkctl.core.config import load_config
-    from sparkctl.tui.app import Panel
-    from sparkctl.tui.setup import Setup
+    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.setup import PanelOptions
 
     config = load_config(required=False)
     recording, clock = None, None if demo is None else demo.clock
     if replay is not None:
-        events = _read(replay)
+        events = _load_recording(replay)
         recording = lambda: (events, 1.0)  # noqa: E731
-    panel = Panel(
-        Setup(
-            nodes=() if replay is not None else config.nodes, make_context=_maker(clock), commands=_Later(), keys=config.keys,
-            reload=None if replay is not None else _Reload(config.path, readonly=readonly),
-            recording=recording, readonly=readonly or config.readonly, ascii_only=ascii_only(sys.stdout),
-            theme=_theme(), keep_theme=_keep_theme, clock=clock,
+    panel = PanelApp(
+        PanelOptions(
+            nodes=() if replay is not None else config.nodes, make_context=_context_factory(clock), commands=_LazyCommandParser(), keys=config.keys,
+            reload=None if replay is not None else _ConfigReloader(config.path, readonly=readonly),
+            recording=recording, readonly=readonly or config.readonly, ascii_only=is_ascii_only(sys.stdout),
+            theme=_load_theme(), keep_theme=_save_theme, clock=clock,
             badge=None if demo is None else demo.badge, story=() if demo is None else demo.story,
         )
     )  # fmt: skip
@@ -67,16 +67,16 @@ def open_panel(*, readonly: bool = False, replay: Path | None = None, demo: Demo
     if panel.defect is not None:
         raise panel.defect
     for warning in config.warnings:
-        narrate.warning(None, warning, None)
+        narrate.print_warning(None, warning, None)
     if demo is not None:
-        narrate.say("the simulated Sparks ended with the panel; `sparkctl demo --serve` keeps them")
+        narrate.print_message("the simulated Sparks ended with the panel; `sparkctl demo --serve` keeps them")
         return 0
     for line in said or ():
-        narrate.say(line)
+        narrate.print_message(line)
     return 0
 
 
-def _theme() -> str | None:
+def _load_theme() -> str | None:
     """Return the colours that were chosen last."""
     from sparkctl.core.paths import state_dir
     from sparkctl.files import read_regular
@@ -86,7 +86,7 @@ def _theme() -> str | None:
     return None
 
 
-def _keep_theme(name: str) -> None:
+def _save_theme(name: str) -> None:
     from sparkctl.core.history_file import make_private
     from sparkctl.core.paths import state_dir
 
@@ -95,7 +95,7 @@ def _keep_theme(name: str) -> None:
         (state_dir() / _THEME).write_text(f"{name}\n", encoding="utf-8")
 
 
-class _Reload:
+class _ConfigReloader:
     """Reads the config again where it was written since; one that cannot be read, or is gone, is told once.
 
     ``readonly``: it was asked for on the command line, and no config takes that back.
@@ -140,42 +140,42 @@ class _Reload:
         return seen.st_mtime_ns, seen.st_size
 
 
-class _Later:
+class _LazyCommandParser:
     """The command line's grammar, loaded when somebody uses it: not before the first picture."""
 
-    def complete(self, line: str) -> tuple[str, ...]:
+    def complete_line(self, line: str) -> tuple[str, ...]:
         """Return what the last word of a line may become."""
-        from sparkctl.cli.commands import CommandLine
+        from sparkctl.cli.commands import CommandLineParser
 
-        return CommandLine().complete(line)
+        return CommandLineParser().complete_line(line)
 
-    def aim(self, words: Sequence[str]) -> tuple[str, ...]:
+    def parse_screen_target(self, words: Sequence[str]) -> tuple[str, ...]:
         """Return a line that opens a screen with nothing but what the screen needs."""
-        from sparkctl.cli.commands import CommandLine
+        from sparkctl.cli.commands import CommandLineParser
 
-        return CommandLine().aim(words)
+        return CommandLineParser().parse_screen_target(words)
 
-    def start(self, words: Sequence[str], context: Context) -> Started:
+    def parse_command(self, words: Sequence[str], context: CommandContext) -> PreparedCommand:
         """Understand a command line."""
-        from sparkctl.cli.commands import CommandLine
+        from sparkctl.cli.commands import CommandLineParser
 
-        return CommandLine().start(words, context)
-
-
-def _read(path: Path) -> Sequence[Event]:
-    from sparkctl.core.recording import read
-
-    return tuple(read(path))
+        return CommandLineParser().parse_command(words, context)
 
 
-def _maker(clock: Clock | None) -> Callable[[Asker], Context]:
-    def make(asker: Asker) -> Context:
-        from sparkctl.cli.setup import operator
-        from sparkctl.core.context import Context
-        from sparkctl.core.history import History
+def _load_recording(path: Path) -> Sequence[Event]:
+    from sparkctl.core.recording import read_recording
+
+    return tuple(read_recording(path))
+
+
+def _context_factory(clock: Clock | None) -> Callable[[Prompter], CommandContext]:
+    def make(asker: Prompter) -> CommandContext:
+        from sparkctl.cli.setup import get_operator
+        from sparkctl.core.context import CommandContext
+        from sparkctl.core.history import OperationHistory
         from sparkctl.core.paths import state_dir
 
-        ctx = Context(history=History(state_dir()), operator=operator(), asker=asker)
+        ctx = CommandContext(history=OperationHistory(state_dir()), operator=get_operator(), asker=asker)
         return ctx if clock is None else replace(ctx, clock=clock)
 
     return make

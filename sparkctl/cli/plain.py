@@ -8,38 +8,40 @@ from contextlib import aclosing
 from pathlib import Path
 
 from sparkctl.cli import loop, output
-from sparkctl.cli.drive import until_stopped
-from sparkctl.cli.setup import chosen_nodes, make_context
-from sparkctl.core.store import LoadView
-from sparkctl.present.changes import Teller
+from sparkctl.cli.drive import run_until_interrupt
+from sparkctl.cli.setup import create_context, select_configured_nodes
+from sparkctl.core.store import NodeTelemetryView
+from sparkctl.present.changes import ChangeReporter
 
 
-def listen(replay: Path | None = None) -> int:
+def run_plain_mode(replay: Path | None = None) -> int:
     """Tell what changes until Ctrl-C, or the end of a recording."""
     if replay is not None:
         from sparkctl.core.clock import SystemClock
-        from sparkctl.core.recording import read
+        from sparkctl.core.recording import read_recording
         from sparkctl.operations import replay as playing
 
-        looks = playing.replay(SystemClock(), read(replay))
+        looks = playing.replay_recording(SystemClock(), read_recording(replay))
     else:
-        from sparkctl.operations.top import watch
+        from sparkctl.operations.top import watch_load_views
 
-        context, nodes = make_context(), chosen_nodes(())
-        output.text(_line(context.clock.now(), f"connecting to {' and '.join(node.name for node in nodes)}"))
-        looks = watch(context, nodes)
-    loop.run(until_stopped(_tell(looks)))
+        context, nodes = create_context(), select_configured_nodes(())
+        output.print_line(
+            _format_timestamped(context.clock.unix_time(), f"connecting to {' and '.join(node.name for node in nodes)}")
+        )
+        looks = watch_load_views(context, nodes)
+    loop.run_async(run_until_interrupt(_print_changes(looks)))
     return 0
 
 
-async def _tell(looks: AsyncGenerator[tuple[LoadView, ...], None]) -> None:
-    teller = Teller()
+async def _print_changes(looks: AsyncGenerator[tuple[NodeTelemetryView, ...], None]) -> None:
+    teller = ChangeReporter()
     async with aclosing(looks):
         async for views in looks:
             for view in views:
-                for sentence in teller.tell(view):
-                    output.text(_line(view.when, sentence))
+                for sentence in teller.describe_changes(view):
+                    output.print_line(_format_timestamped(view.when, sentence))
 
 
-def _line(when: float, sentence: str) -> str:
+def _format_timestamped(when: float, sentence: str) -> str:
     return f"{time.strftime('%H:%M:%S', time.localtime(when))}  {sentence}"

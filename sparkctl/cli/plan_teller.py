@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from sparkctl.cli import output
-from sparkctl.cli.tellers import WordTeller
-from sparkctl.core.record import masked, plain
-from sparkctl.model.events import Event, PlanMade
-from sparkctl.present.docker_line import docker_line
-from sparkctl.present.plan_text import plan_lines
+from sparkctl.cli.tellers import TextPrinter
+from sparkctl.core.record import redact_launch_plan, to_json_data
+from sparkctl.model.events import Event, LaunchPlanned
+from sparkctl.present.docker_line import format_docker_run
+from sparkctl.present.plan_text import format_launch_plan
 
 
-class PlanTeller(WordTeller):
+class LaunchPlanPrinter(TextPrinter):
     """Prints the plan on stdout; warnings and refusals are told as ever."""
 
     def __init__(self, plan_format: str) -> None:
         super().__init__()
         self.plan_format = plan_format
 
-    def tell(self, event: Event) -> None:
+    def print_event(self, event: Event) -> None:
         """Print the plan when it comes."""
-        if not isinstance(event, PlanMade):
-            return super().tell(event)
+        if not isinstance(event, LaunchPlanned):
+            return super().print_event(event)
         if self.plan_format == "docker":
             if event.plan.ranks > 1:
-                output.text(f"# on {event.node}, rank {event.plan.rank} of {event.plan.ranks}")
-            return output.text(docker_line(event.plan))
+                output.print_line(f"# on {event.node}, rank {event.plan.rank} of {event.plan.ranks}")
+            return output.print_line(format_docker_run(event.plan))
         if self.plan_format == "json":
-            return output.document(plain(masked(event.plan)))
-        return output.texts(plan_lines(event.plan, output.width()))
+            return output.print_json(to_json_data(redact_launch_plan(event.plan)))
+        return output.print_lines(format_launch_plan(event.plan, output.width()))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from sparkctl.cli.drive import Teller
-    from sparkctl.core.recording import Recorder
+    from sparkctl.cli.drive import EventPrinter
+    from sparkctl.core.recording import EventRecorder
     from sparkctl.model.events import Event
 
 
@@ -27,51 +27,53 @@ def record_option(command: Any) -> Any:
 
 def overwrite_option(command: Any) -> Any:
     """Add ``--overwrite``."""
-    return _overwrite("--overwrite")(command)
+    return _overwrite_option("--overwrite")(command)
 
 
 def record_options(command: Any) -> Any:
     """Add ``--record`` and ``--overwrite``, which is ``--force``, too, where a verb has no other force."""
-    return record_option(_overwrite("--overwrite", "--force")(command))
+    return record_option(_overwrite_option("--overwrite", "--force")(command))
 
 
-def _overwrite(*names: str) -> Any:
+def _overwrite_option(*names: str) -> Any:
     return click.option(*names, "overwrite", is_flag=True, help="Let --record write over a file that is there.")
 
 
-def recorder(ctx: click.Context, path: Path | None, overwrite: bool) -> AbstractContextManager[Recorder | None]:
+def open_recorder(
+    ctx: click.Context, path: Path | None, overwrite: bool
+) -> AbstractContextManager[EventRecorder | None]:
     """Return the opened recorder, None in its place where nothing is to be recorded."""
     if path is None:
         if overwrite:
             raise click.UsageError("--overwrite belongs to --record", ctx)
         return nullcontext()
     from sparkctl.cli import narrate
-    from sparkctl.core.recording import Recorder
+    from sparkctl.core.recording import EventRecorder
 
-    return Recorder(path, lambda why: narrate.warning(None, why, None), force=overwrite)
+    return EventRecorder(path, lambda why: narrate.print_warning(None, why, None), force=overwrite)
 
 
-def recorded(code: int, recording: Recorder | None) -> int:
+def recording_exit_code(code: int, recording: EventRecorder | None) -> int:
     """Return the exit code of a verb that was recorded: success is none where the recording could not be written."""
     return RECORDING_FAILED if code == 0 and recording is not None and recording.failed else code
 
 
-class RecordingTeller:
+class RecordingPrinter:
     """Writes each event down before another teller tells it."""
 
-    def __init__(self, teller: Teller, recorder: Recorder) -> None:
+    def __init__(self, teller: EventPrinter, recorder: EventRecorder) -> None:
         self.teller = teller
         self.recorder = recorder
 
-    def tell(self, event: Event) -> None:
+    def print_event(self, event: Event) -> None:
         """Record one event and tell it."""
         self.recorder.write(event)
-        self.teller.tell(event)
+        self.teller.print_event(event)
 
-    def tick(self) -> None:
+    def refresh(self) -> None:
         """Pass it on."""
-        self.teller.tick()
+        self.teller.refresh()
 
-    def interrupted(self, presses: int) -> None:
+    def print_interrupt(self, presses: int) -> None:
         """Pass it on."""
-        self.teller.interrupted(presses)
+        self.teller.print_interrupt(presses)

@@ -16,19 +16,19 @@ _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9.-]{1,253})(:[0-
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
-class _Quiet(WSGIRequestHandler):
+class _SilentRequestHandler(WSGIRequestHandler):
     """A scrape is no news."""
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
 
 
-def scraped(port: int, host: str, registry: CollectorRegistry) -> WSGIServer:
+def create_metrics_server(port: int, host: str, registry: CollectorRegistry) -> WSGIServer:
     """Return a server of the registry's page, not yet serving. Raises OSError where the port cannot be had."""
-    return make_server(host, port, _only_the_page(make_wsgi_app(registry)), ThreadingWSGIServer, _Quiet)
+    return make_server(host, port, _restrict_paths(make_wsgi_app(registry)), ThreadingWSGIServer, _SilentRequestHandler)
 
 
-def _only_the_page(page: App) -> App:
+def _restrict_paths(page: App) -> App:
     """Refuse other paths, other methods than GET, and a Host that is not this machine: a web page may have its own name
     resolved to 127.0.0.1, and would read what comes from there."""
 

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from sparkctl.core.context import Context
+    from sparkctl.core.context import CommandContext
     from sparkctl.model.node import Node
     from sparkctl.model.profile import Profile
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-_given: ContextVar[Context | None] = ContextVar("given", default=None)
+_given: ContextVar[CommandContext | None] = ContextVar("given", default=None)
 
 
 @contextmanager
-def within(context: Context) -> Iterator[None]:
+def use_context(context: CommandContext) -> Iterator[None]:
     """Let verbs act in a context that is there already, in place of this terminal's."""
     token = _given.set(context)
     try:
@@ -33,19 +33,21 @@ def within(context: Context) -> Iterator[None]:
         _given.reset(token)
 
 
-def make_context(*, may_ask: bool = True) -> Context:
+def create_context(*, may_ask: bool = True) -> CommandContext:
     """Return the context of this operator on this terminal, or the one that was given."""
     if (given := _given.get()) is not None:
         return given
-    from sparkctl.cli.asking import asker
-    from sparkctl.core.context import Context
-    from sparkctl.core.history import History
+    from sparkctl.cli.asking import create_prompter
+    from sparkctl.core.context import CommandContext
+    from sparkctl.core.history import OperationHistory
     from sparkctl.core.paths import state_dir
 
-    return Context(history=History(state_dir()), operator=operator(), asker=asker(allowed=may_ask))
+    return CommandContext(
+        history=OperationHistory(state_dir()), operator=get_operator(), asker=create_prompter(allowed=may_ask)
+    )
 
 
-def operator() -> str:
+def get_operator() -> str:
     """Return ``user@laptop``, which labels what we start and what others read of it."""
     try:
         user = getpass.getuser()
@@ -54,7 +56,7 @@ def operator() -> str:
     return os.environ.get("SPARKCTL_OPERATOR") or f"{user}@{socket.gethostname()}"
 
 
-def chosen_nodes(names: Sequence[str]) -> list[Node]:
+def select_configured_nodes(names: Sequence[str]) -> list[Node]:
     """Return the named nodes, or all configured ones; the config's warnings are said once."""
     from sparkctl.cli import narrate
     from sparkctl.core.config import find_node, load_config
@@ -62,7 +64,7 @@ def chosen_nodes(names: Sequence[str]) -> list[Node]:
 
     config = load_config(required=not names)
     for warning in config.warnings:
-        narrate.warning(None, warning, None)
+        narrate.print_warning(None, warning, None)
     if not names and not config.nodes:
         raise InvalidInput("no node is configured", "sparkctl init")
     if not names:
@@ -71,38 +73,38 @@ def chosen_nodes(names: Sequence[str]) -> list[Node]:
     return list({node.name: node for node in found}.values())
 
 
-def all_nodes() -> list[Node]:
+def list_nodes() -> list[Node]:
     """Return all configured nodes, none where there is no config."""
     from sparkctl.core.config import load_config
 
     return list(load_config(required=False).nodes)
 
 
-def known_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
+def add_other_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
     """Return these nodes, and behind them all others that the config has."""
-    return tuple({one.name: one for one in (*nodes, *chosen_nodes(()))}.values())
+    return tuple({one.name: one for one in (*nodes, *select_configured_nodes(()))}.values())
 
 
-def one_node(name: str | None) -> Node:
+def select_one_node(name: str | None) -> Node:
     """Return the named node, or the only one there is."""
-    from sparkctl.core.config import default_node, load_config
+    from sparkctl.core.config import get_only_node, load_config
 
     if name is not None:
-        return chosen_nodes([name])[0]
-    return default_node(load_config())
+        return select_configured_nodes([name])[0]
+    return get_only_node(load_config())
 
 
-def rank_nodes(names: Sequence[str], profile: Profile) -> tuple[Node, ...]:
+def select_rank_nodes(names: Sequence[str], profile: Profile) -> tuple[Node, ...]:
     """Return the node of each rank of a profile, the head's first: the named ones, or all where there are exactly as many."""
-    from sparkctl.operations.starting.ranks_preflight import nodes_for, refuse_count
+    from sparkctl.operations.starting.ranks_preflight import assign_nodes_to_ranks, refuse_wrong_node_count
 
     if profile.nodes > 1:
-        configured = chosen_nodes(())
-        return nodes_for(profile, chosen_nodes(names) if names else (), configured)
+        configured = select_configured_nodes(())
+        return assign_nodes_to_ranks(profile, select_configured_nodes(names) if names else (), configured)
     if not names:
-        return (one_node(None),)
-    nodes = chosen_nodes(names)
-    refuse_count(profile, nodes)
+        return (select_one_node(None),)
+    nodes = select_configured_nodes(names)
+    refuse_wrong_node_count(profile, nodes)
     return tuple(nodes)
 
 
@@ -111,11 +113,11 @@ def node_option(*, many: bool, about: str = " (repeatable; all without it)") -> 
     about = "a configured name, an SSH alias, or user@host" + (about if many else "")
     return click.option(
         "-n", "--node", multiple=True, metavar="NODE", help=about, shell_complete=complete_nodes,
-        callback=None if many else _only_one,
+        callback=None if many else _require_single_node,
     )  # fmt: skip
 
 
-def _only_one(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> str | None:
+def _require_single_node(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> str | None:
     names = list(dict.fromkeys(value))
     if len(names) > 1:
         raise click.UsageError(f"{ctx.info_name} takes one node; you gave {' and '.join(names)}", ctx)
@@ -150,7 +152,7 @@ def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: st
     return [name for name in ProfileLibrary().names() if name.startswith(incomplete)]
 
 
-def seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+def parse_duration_option(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     """Read a duration option such as ``20m``."""
     from sparkctl.model.units import parse_duration
 

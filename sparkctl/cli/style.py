@@ -9,18 +9,18 @@ from typing import TextIO
 _CODES = {"good": "32", "attention": "33", "bad": "31", "dim": "2", "bold": "1"}
 
 
-def wants_colour(stream: TextIO) -> bool:
+def supports_colour(stream: TextIO) -> bool:
     """Tell whether to colour what goes to ``stream`` (NO_COLOR, TERM=dumb and pipes say no)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def ascii_only(stream: TextIO) -> bool:
+def is_ascii_only(stream: TextIO) -> bool:
     """Tell whether only ASCII symbols may be used: SPARKCTL_ASCII, or an encoding that has no others."""
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
     return bool(os.environ.get("SPARKCTL_ASCII")) or not encoding.startswith("utf")
 
 
-def columns(stream: TextIO) -> int | None:
+def terminal_columns(stream: TextIO) -> int | None:
     """Return how wide the terminal is that ``stream`` is (COLUMNS, where set, says it), None where it is none."""
     if not stream.isatty():
         return None
@@ -32,7 +32,7 @@ def columns(stream: TextIO) -> int | None:
     return 80
 
 
-def rows(stream: TextIO) -> int:
+def terminal_rows(stream: TextIO) -> int:
     """Return how many lines the terminal that ``stream`` is has (LINES, where set, says it)."""
     told = os.environ.get("LINES", "")
     if told.isdecimal() and int(told) > 0:
@@ -42,6 +42,6 @@ def rows(stream: TextIO) -> int:
     return 24
 
 
-def paint(text: str, style: str, on: bool) -> str:
+def colour_text(text: str, style: str, on: bool) -> str:
     """Return ``text`` in a style, or as it is."""
     return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if on else text

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from sparkctl.core import situation as why
-from sparkctl.core.keymap import key_name as key_name
-from sparkctl.core.parts import stands_on
-from sparkctl.core.situation import Situation as Situation
+from sparkctl.core.keymap import parse_key as parse_key
+from sparkctl.core.parts import list_nodes_of_instance
+from sparkctl.core.situation import ActionContext as ActionContext
 from sparkctl.model.node import NodeName
 
 PANEL_VERBS = ("quit", "help")  # of the `:` line alone: no program has to be told to end, and its help is `--help`
@@ -107,7 +107,7 @@ class ActionId(StrEnum):
     LOG_SAVE = "log.save"
 
 
-class Sense(StrEnum):
+class ActionRole(StrEnum):
     """What a key that several actions share means on every screen; none of these has another key there."""
 
     TAKE = "take what is selected"
@@ -119,8 +119,8 @@ class Sense(StrEnum):
     DESCRIBE = "what it runs with"
 
 
-Why = Callable[[Situation], str | None]  # None: it can be done; else why not
-Words = Callable[[Situation], tuple[str, ...]]
+Why = Callable[[ActionContext], str | None]  # None: it can be done; else why not
+Words = Callable[[ActionContext], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Action:
     screen: str | None = None
     on: frozenset[str] = frozenset()
     footer: int | None = None  # its place among those of the footer, the smallest first
-    sense: Sense | None = None
+    sense: ActionRole | None = None
 
 
 def _on_node(verb: str) -> Words:
@@ -158,15 +158,15 @@ def _of_instance(verb: str) -> Words:
 def _of_model(*words: str) -> Words:
     """Of an instance whose model stands on several Sparks: on all of them."""
 
-    def of_model(now: Situation) -> tuple[str, ...]:
+    def of_model(now: ActionContext) -> tuple[str, ...]:
         one = now.selected
-        nodes = (str(now.node),) if one is None else stands_on(one, now.views)
+        nodes = (str(now.node),) if one is None else list_nodes_of_instance(one, now.views)
         return (words[0], str(now.instance), *(word for node in nodes for word in ("--node", str(node))), *words[1:])
 
     return of_model
 
 
-def _again(now: Situation) -> tuple[str, ...]:
+def _again(now: ActionContext) -> tuple[str, ...]:
     assert now.selected is not None
     return ("up", str(now.selected.profile), "--node", str(now.node))
 
@@ -188,7 +188,7 @@ ACTIONS: tuple[Action, ...] = (
            on=_RUNNING | {PROFILES}, footer=0),
     Action(
         ActionId.DOWN, ("x",), "stop", "stop the instance and wait for its memory", why.cannot_stop, changes=True,
-        confirm=True, verb="down", words=_of_model("down"), on=_RUNNING | {PROFILES}, footer=1, sense=Sense.STOP,
+        confirm=True, verb="down", words=_of_model("down"), on=_RUNNING | {PROFILES}, footer=1, sense=ActionRole.STOP,
     ),
     Action(
         ActionId.KILL, ("X",), "kill", "stop the instance at once, without time to finish", why.cannot_stop, changes=True,
@@ -197,17 +197,17 @@ ACTIONS: tuple[Action, ...] = (
     Action(ActionId.SWITCH, ("s",), "switch", "switch to a profile: what would stop, stay and start, then do it",
            why.no_switch_to_show, changes=True, verb="switch", screen=SWITCH, on=_RUNNING | {PROFILES}, footer=1),
     Action(ActionId.SWITCH_DO, ("enter",), "do it", "do the switch that is shown", why.cannot_switch, changes=True, confirm=True,
-           on=_SWITCH, sense=Sense.TAKE, footer=0),
+           on=_SWITCH, sense=ActionRole.TAKE, footer=0),
     Action(ActionId.SWITCH_AGAIN, ("r",), "again", "look at the Sparks again, and plan anew", why.not_live, on=_SWITCH,
-           sense=Sense.AGAIN, footer=1),
+           sense=ActionRole.AGAIN, footer=1),
     Action(ActionId.INTERRUPT, ("x",), "interrupt", "interrupt this panel's own switch and leave it where it is, as Ctrl-C does",
-           why.cannot_interrupt, changes=True, confirm=True, on=_SWITCH, sense=Sense.STOP, footer=3),
+           why.cannot_interrupt, changes=True, confirm=True, on=_SWITCH, sense=ActionRole.STOP, footer=3),
     Action(ActionId.RESUME, ("o",), "resume", "go on with a switch that was left", why.no_switch_left, changes=True,
            confirm=True, verb="resume", words=lambda _: ("resume",), on=_HERE | _SWITCH),
     Action(ActionId.ABORT, ("A",), "abort", "undo a switch that was left: what was stopped serves again", why.no_switch_left,
            changes=True, confirm=True, verb="abort", words=lambda _: ("abort",), on=_HERE | _SWITCH),
     Action(ActionId.INSTANCE, ("enter",), "open", "open the instance", why.no_instance, screen=INSTANCE,
-           on=_HERE, sense=Sense.TAKE, footer=5),
+           on=_HERE, sense=ActionRole.TAKE, footer=5),
     Action(
         ActionId.LOGS, ("l", "3"), "logs", "show the instance's log", why.no_log, verb="logs", words=_of_instance("logs"),
         screen=LOGS, on=_RUNNING | _READ, footer=2,
@@ -223,12 +223,12 @@ ACTIONS: tuple[Action, ...] = (
     Action(ActionId.HISTORY, ("h", "6"), "history", "what was done from here, how it went, and what had changed since",
            verb="history", screen=HISTORY, footer=8),
     Action(ActionId.WRONG, ("i",), "findings", "say what is wrong, why, and what to do", why.nothing_wrong, on=_RUNNING, footer=7),
-    Action(ActionId.RECONNECT, ("r",), "try now", "connect to the Spark now", why.is_connected,
-           on=_RUNNING, footer=8, sense=Sense.AGAIN),
+    Action(ActionId.RECONNECT, ("r",), "try now", "connect to the Spark now", why.reason_already_connected,
+           on=_RUNNING, footer=8, sense=ActionRole.AGAIN),
     Action(ActionId.VIEW_OVERVIEW, ("1",), "overview", "all Sparks at a glance", screen=OVERVIEW),
     Action(ActionId.VIEW_INSTANCE, ("2",), "instance", "the selected instance", why.no_instance, screen=INSTANCE),
     Action(ActionId.EDIT, ("e",), "edit", "edit the profile in your editor, and check it", why.no_profile, changes=True,
-           on=frozenset((PROFILES,)), footer=1, sense=Sense.EDIT),
+           on=frozenset((PROFILES,)), footer=1, sense=ActionRole.EDIT),
     Action(ActionId.MEND_PROFILE, ("F",), "mend", "mend in the profile what its check can mend safely", why.no_profile,
            changes=True, on=frozenset((PROFILES,))),
     Action(ActionId.IMPORT, ("I",), "import", "make a profile of a pasted docker run line, compose file or recipe",
@@ -236,7 +236,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(ActionId.SYNC, ("Y",), "sync", "bring the profile's image and model from one Spark to another; asks which way",
            why.cannot_sync, changes=True, verb="sync", on=frozenset((PROFILES,)), footer=6),
     Action(ActionId.EDIT_ITS, ("e",), "edit", "edit the profile that the instance was started from", why.no_profile_of_it,
-           changes=True, on=_RUNNING, sense=Sense.EDIT, footer=12),
+           changes=True, on=_RUNNING, sense=ActionRole.EDIT, footer=12),
     Action(ActionId.RESTART, ("R",), "restart", "start what has failed or ended once more, as it was", why.cannot_restart,
            changes=True, confirm=True, verb="up", words=_again, on=_ONE, footer=3),
     Action(ActionId.SHELL, ("$",), "shell", "a shell on the Spark, by your own ssh", why.no_shell,
@@ -244,18 +244,18 @@ ACTIONS: tuple[Action, ...] = (
     Action(ActionId.SHELL_INSIDE, ("b",), "inside", "a shell inside of the container, by your own ssh", why.no_shell_inside,
            changes=True, on=_RUNNING),
     Action(ActionId.FILTER, ("/",), "filter", "show only what matches: text, !text or /regex/",
-           on=_READ, footer=2, sense=Sense.SEARCH),
+           on=_READ, footer=2, sense=ActionRole.SEARCH),
     Action(ActionId.SORT, ("S",), "sort", "sort by the next column; a click on a column sorts by it",
            on=frozenset((PROFILES,)), footer=5),
     Action(ActionId.MEND, ("enter",), "do it", "do what the remedy says, where it is a command of ours", why.cannot_mend,
-           changes=True, confirm=True, on=frozenset((DOCTOR,)), footer=1, sense=Sense.TAKE),
-    Action(ActionId.COPY, ("y",), "copy", "copy the command", why.cannot_copy, on=_READ | _SWITCH, footer=2, sense=Sense.COPY),
+           changes=True, confirm=True, on=frozenset((DOCTOR,)), footer=1, sense=ActionRole.TAKE),
+    Action(ActionId.COPY, ("y",), "copy", "copy the command", why.cannot_copy, on=_READ | _SWITCH, footer=2, sense=ActionRole.COPY),
     Action(ActionId.COPY_ADDRESS, ("y",), "copy", "copy the address at which the instance answers", why.no_address,
-           on=_HERE, sense=Sense.COPY, footer=13),
+           on=_HERE, sense=ActionRole.COPY, footer=13),
     Action(ActionId.EXAMINE, ("r",), "again", "examine the Sparks again", why.no_node,
-           on=frozenset((DOCTOR,)), footer=0, sense=Sense.AGAIN),
-    Action(ActionId.NEXT, ("tab", "right"), "next", "the next Spark", why.alone, on=_SPARKS, footer=15),
-    Action(ActionId.PREVIOUS, ("shift+tab", "left"), "previous", "the Spark before", why.alone, on=_SPARKS),
+           on=frozenset((DOCTOR,)), footer=0, sense=ActionRole.AGAIN),
+    Action(ActionId.NEXT, ("tab", "right"), "next", "the next Spark", why.reason_single_node, on=_SPARKS, footer=15),
+    Action(ActionId.PREVIOUS, ("shift+tab", "left"), "previous", "the Spark before", why.reason_single_node, on=_SPARKS),
     Action(ActionId.LOWER, ("down", "j"), "lower", "the next instance, profile, finding or row; or read on", on=_LISTS | _LONG),
     Action(ActionId.UPPER, ("up", "k"), "upper", "the one before; or back", on=_LISTS | _LONG),
     Action(ActionId.FIRST, ("g", "home"), "first", "the first Spark, profile or finding; the beginning", on=_LISTS | _LONG),
@@ -285,18 +285,18 @@ ACTIONS: tuple[Action, ...] = (
            words=lambda now: ("plan", str(now.profile)), on=frozenset((PROFILES,))),
     Action(ActionId.DIAGNOSE, (), "diagnose", "read the instance's log: how far it came, and why it went no further",
            why.no_diagnosis, verb="diagnose", words=_of_instance("diagnose"), on=_RUNNING),
-    Action(ActionId.PLAN, ("d",), "plan", "what it runs with, in full", on=_ONE, footer=4, sense=Sense.DESCRIBE),
+    Action(ActionId.PLAN, ("d",), "plan", "what it runs with, in full", on=_ONE, footer=4, sense=ActionRole.DESCRIBE),
     Action(ActionId.PLAN_OF, ("d",), "plan", "what the instance runs with, in full", why.no_plan, on=_HERE,
-           sense=Sense.DESCRIBE, footer=11),
+           sense=ActionRole.DESCRIBE, footer=11),
     Action(ActionId.COPY_VERDICT, ("y",), "copy", "copy why it failed, with its proof, or its address",
-           why.no_verdict_or_address, on=_ONE, sense=Sense.COPY, footer=5),
+           why.no_verdict_or_address, on=_ONE, sense=ActionRole.COPY, footer=5),
     Action(ActionId.PROOF, ("enter",), "proof", "the log at the line that proves why it failed", why.no_proof, screen=LOGS,
-           on=_ONE, sense=Sense.TAKE, footer=2),
+           on=_ONE, sense=ActionRole.TAKE, footer=2),
     Action(ActionId.ACCEPT, ("a",), "change", "try the change that the verdict proposes, or keep it in the profile",
            why.no_change, changes=True, on=_ONE, footer=1),
     Action(ActionId.LOG_FOLLOW, ("f",), "follow", "follow the log, or stay where you read", on=_LOG, footer=0),
     Action(ActionId.LOG_FIND, ("/",), "find", "find text, !text or /regex/ while it is typed",
-           on=_LOG, footer=1, sense=Sense.SEARCH),
+           on=_LOG, footer=1, sense=ActionRole.SEARCH),
     Action(ActionId.LOG_ONLY, ("&",), "only", "show only the lines that match", on=_LOG, footer=2),
     Action(ActionId.LOG_NEXT, ("n",), "next match", "the next match, or proof of a verdict", on=_LOG, footer=12),
     Action(ActionId.LOG_PREVIOUS, ("N",), "match before", "the match before, or the proof", on=_LOG),
@@ -313,7 +313,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(ActionId.LOG_EARLIER, ("P",), "earlier", "the saved log of the start before, then back to this one",
            on=_LOG, footer=11),
     Action(ActionId.LOG_COPY, ("y",), "copy lines", "copy what is selected, else the line, else the screen",
-           on=_LOG, sense=Sense.COPY, footer=6),
+           on=_LOG, sense=ActionRole.COPY, footer=6),
     Action(ActionId.LOG_SAVE, ("ctrl+s",), "save", "save the shown lines to a file", on=_LOG, footer=7),
 )  # fmt: skip
 
@@ -325,7 +325,7 @@ def action(name: str) -> Action:
     return _BY_ID[ActionId(name)]
 
 
-def aimed(now: Situation, words: Sequence[str]) -> Situation:
+def retarget_context(now: ActionContext, words: Sequence[str]) -> ActionContext:
     """Return the situation that a command line of a screen means: its instance and its node in place of the selected.
 
     Where no node is named it is the one on which that instance is, the selected one before others.
@@ -344,7 +344,7 @@ def aimed(now: Situation, words: Sequence[str]) -> Situation:
     return replace(now, node=node, instance=instance)
 
 
-def there_are(now: Situation, keys: Iterable[tuple[str, tuple[str, ...]]] = ()) -> tuple[Action, ...]:
+def list_enabled_actions(now: ActionContext, keys: Iterable[tuple[str, tuple[str, ...]]] = ()) -> tuple[Action, ...]:
     """Return the actions that this panel has, with the operator's keys: those of screens that are there, and with
     ``readonly`` none that changes anything."""
     own = dict(keys)
@@ -362,7 +362,7 @@ def is_there(one: Action, screens: frozenset[str]) -> bool:
     )
 
 
-def meant_on(actions: Iterable[Action], place: str) -> tuple[Action, ...]:
+def list_screen_actions(actions: Iterable[Action], place: str) -> tuple[Action, ...]:
     """Return those that mean something on a screen; what opens the screen itself does not."""
     return tuple(one for one in actions if (not one.on or place in one.on) and one.screen != place)
 
@@ -377,12 +377,12 @@ def _keyed(one: Action, keys: tuple[str, ...] | None) -> Action:
     return replace(one, keys=keys)
 
 
-def available(actions: Sequence[Action], now: Situation) -> tuple[Action, ...]:
+def list_available_actions(actions: Sequence[Action], now: ActionContext) -> tuple[Action, ...]:
     """Return those that can be done now."""
     return tuple(one for one in actions if one.why_not(now) is None)
 
 
-def for_footer(actions: Sequence[Action]) -> tuple[Action, ...]:
+def list_footer_actions(actions: Sequence[Action]) -> tuple[Action, ...]:
     """Return those that have a place in the footer, what matters most first: a screen's own before what is on many; help is
     the last of them."""
 
@@ -396,14 +396,14 @@ def for_footer(actions: Sequence[Action]) -> tuple[Action, ...]:
     )
 
 
-def clashes(own: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[tuple[str, str, str], ...]:
+def find_key_conflicts(own: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[tuple[str, str, str], ...]:
     """Return (key, action, other action) for each key that would do two things on one screen."""
     changed = dict(own)
     taken: dict[str, list[Action]] = {}
     found = []
     for one in ACTIONS:
         for key in changed.get(one.id, one.keys):
-            there = taken.setdefault(key_name(key), [])
+            there = taken.setdefault(parse_key(key), [])
             found += [(key, str(other.id), str(one.id)) for other in there if _meet(one, other)][:1]
             there.append(one)
     return tuple(found)

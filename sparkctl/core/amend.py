@@ -10,25 +10,25 @@ from typing import Any
 
 from sparkctl.core import yamledit
 from sparkctl.core.faults import InvalidFile
-from sparkctl.core.profile_tree import override_tree
+from sparkctl.core.profile_tree import parse_setting
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.textedit import read, write
-from sparkctl.core.yamledit import proved
-from sparkctl.core.yamlfile import Item, parse_yaml
+from sparkctl.core.textedit import read_source, replace_file
+from sparkctl.core.yamledit import apply_checked_edit
+from sparkctl.core.yamlfile import YamlValue, parse_yaml
 from sparkctl.errors import InvalidInput
 
 
-def amend(library: ProfileLibrary, name: str, setting: str) -> tuple[Path, bool]:
+def save_setting(library: ProfileLibrary, name: str, setting: str) -> tuple[Path, bool]:
     """Write ``field=value`` into the operator's own file of a profile; return that, and whether it was made as a copy of the
     shipped one.
 
     Raises `InvalidInput` where the profile does not take it or the file cannot be changed for certain, OSError.
     """
     library.load(name, [setting])
-    path, copied = library.own(name)
+    path, copied = library.get_or_copy_user_file(name)
     try:
-        mark, before = read(path)
-        write(path, mark + amended(before, setting, str(path)).encode("utf-8"))
+        mark, before = read_source(path)
+        replace_file(path, mark + set_field_in_text(before, setting, str(path)).encode("utf-8"))
     except BaseException:
         if copied:
             path.unlink()
@@ -36,18 +36,18 @@ def amend(library: ProfileLibrary, name: str, setting: str) -> tuple[Path, bool]
     return path, copied
 
 
-def amended(text: str, setting: str, file: str) -> str:
+def set_field_in_text(text: str, setting: str, file: str) -> str:
     """Return the text with one field set. Raises `InvalidInput` where it cannot be done for certain."""
-    steps, wanted = _steps(override_tree(setting))
+    steps, wanted = _steps(parse_setting(setting))
     tree = parse_yaml(text.encode("utf-8"), file).root
-    edit = yamledit.setting(text, tree, steps, _spelt(wanted))
-    result = None if edit is None else proved(text, edit, _intended(tree, steps, wanted))
+    edit = yamledit.plan_value_edit(text, tree, steps, _spelt(wanted))
+    result = None if edit is None else apply_checked_edit(text, edit, _intended(tree, steps, wanted))
     if result is None:
         raise InvalidInput(f"{file}: {'.'.join(steps)} cannot be changed there for certain", "e edits the file")
     return result
 
 
-def _steps(item: Item) -> tuple[list[str], Item]:
+def _steps(item: YamlValue) -> tuple[list[str], YamlValue]:
     """Return the keys that lead to the one value of an override, and the value."""
     steps: list[str] = []
     while len(item.entries) == 1 and item.raw is None:
@@ -57,7 +57,7 @@ def _steps(item: Item) -> tuple[list[str], Item]:
     return steps, item
 
 
-def _spelt(item: Item) -> str:
+def _spelt(item: YamlValue) -> str:
     """Return a value as YAML has it: as it was typed where that means the same."""
     if item.raw is not None:
         try:
@@ -68,7 +68,7 @@ def _spelt(item: Item) -> str:
     return item.json()  # JSON is YAML
 
 
-def _intended(tree: Item, steps: list[str], wanted: Item) -> Any:
+def _intended(tree: YamlValue, steps: list[str], wanted: YamlValue) -> Any:
     """Return what the file should mean: what it did, with the one value changed."""
     intended: Any = tree.data()
     at = intended

@@ -12,12 +12,12 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from sparkctl.core.per_step import decode, encode
-from sparkctl.core.store import LoadView
+from sparkctl.core.per_step import decode_label, encode_label
+from sparkctl.core.store import NodeTelemetryView
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.metrics import Activity, Numbers
-from sparkctl.model.node import SPEC_BANDWIDTH_GB_S
-from sparkctl.model.per_step import PerStep
+from sparkctl.model.metrics import EngineActivity, EngineMeter
+from sparkctl.model.node import GB10_BANDWIDTH_GB_S
+from sparkctl.model.per_step import DecodeStepSpec
 from sparkctl.model.sample import Sample
 
 GB = 1e9  # memory bandwidth is sold and measured in decimal gigabytes
@@ -30,24 +30,24 @@ _ROOM = 1.02  # above the specification by less is what rounding and a short win
 
 
 @dataclass(frozen=True, slots=True)
-class Ceiling:
+class BandwidthLimit:
     """What the memory can do, bytes/s: ``spec`` as printed, ``measured`` by the best GPU read seen, where there is one."""
 
     measured: float | None = _MEASURED_GB10
-    spec: float = SPEC_BANDWIDTH_GB_S * GB
+    spec: float = GB10_BANDWIDTH_GB_S * GB
 
 
-GB10 = Ceiling()
+GB10 = BandwidthLimit()
 
 
-def ceiling_of(gb_per_second: float | None) -> Ceiling:
+def ceiling_of(gb_per_second: float | None) -> BandwidthLimit:
     """Return the ceiling of a node whose config gives this specification; only a GB10's has been measured."""
-    if gb_per_second is None or gb_per_second == SPEC_BANDWIDTH_GB_S:
+    if gb_per_second is None or gb_per_second == GB10_BANDWIDTH_GB_S:
         return GB10
-    return Ceiling(None, gb_per_second * GB)
+    return BandwidthLimit(None, gb_per_second * GB)
 
 
-class Source(StrEnum):
+class BandwidthSource(StrEnum):
     """Where a bandwidth comes from."""
 
     ESTIMATE = "estimate"
@@ -55,7 +55,7 @@ class Source(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Experts:
+class ExpertReads:
     """The routed experts of a mixture-of-experts model on this rank: ``bytes`` of all ``count`` of them per step.
 
     ``are_parameters``: how many experts there are is not known, and single parameters stand for them. The upper end is
@@ -80,7 +80,7 @@ class Experts:
 
 
 @dataclass(frozen=True, slots=True)
-class Reads:
+class DecodeStepReads:
     """What one decode step reads on one node. Bytes.
 
     ``weights``: this rank's share of what every step reads; of an MoE model all but its routed ``experts``. ``draft``:
@@ -89,7 +89,7 @@ class Reads:
     """
 
     weights: int
-    experts: Experts | None = None
+    experts: ExpertReads | None = None
     draft: int | None = 0
     draft_passes: float = 1.0
     draft_tokens: int = 0
@@ -107,9 +107,9 @@ class Bandwidth:
 
     low: float
     high: float
-    ceiling: Ceiling
+    ceiling: BandwidthLimit
     inputs: tuple[tuple[str, str], ...]
-    source: Source = Source.ESTIMATE
+    source: BandwidthSource = BandwidthSource.ESTIMATE
     suspect: str | None = None
 
     @property
@@ -129,7 +129,7 @@ class Bandwidth:
     @property
     def formula(self) -> str:
         """What the inputs are put into."""
-        return FORMULA if self.source is Source.ESTIMATE else "GB/s = the GPU's own counter x its peak"
+        return FORMULA if self.source is BandwidthSource.ESTIMATE else "GB/s = the GPU's own counter x its peak"
 
     def explain(self) -> tuple[str, ...]:
         """Return the formula and each input, a line each."""
@@ -137,9 +137,11 @@ class Bandwidth:
         return (self.formula, *(f"  {name:{width}}  {value}" for name, value in self.inputs))
 
 
-def estimate(numbers: Numbers, reads: Reads, ceiling: Ceiling = GB10) -> Bandwidth | None:
+def estimate_bandwidth(
+    numbers: EngineMeter, reads: DecodeStepReads, ceiling: BandwidthLimit = GB10
+) -> Bandwidth | None:
     """Return the bandwidth that the engine's steps need, None while it reads prompts, idles, or is not known."""
-    if numbers.activity is not Activity.DECODING or not numbers.steps:
+    if numbers.activity is not EngineActivity.DECODING or not numbers.steps:
         return None
     tokens = (numbers.batch or 1.0) * (1 + reads.draft_tokens)
     least, most = reads.experts.read(tokens) if reads.experts else (0.0, 0.0)
@@ -155,7 +157,7 @@ def estimate(numbers: Numbers, reads: Reads, ceiling: Ceiling = GB10) -> Bandwid
     return found if found.plausible else replace(found, suspect=_suspect(reads, least, draft, context or 0.0))
 
 
-def measured(sample: Sample) -> Bandwidth | None:
+def read_gpu_bandwidth(sample: Sample) -> Bandwidth | None:
     """Return what the GPUs' own counters say, all of them together; None where one has no such counter, as a GB10."""
     known = [(one.bandwidth_share, one.bandwidth_peak) for one in sample.gpus or ()]
     pairs = [(share, peak) for share, peak in known if share is not None and peak is not None]
@@ -167,40 +169,40 @@ def measured(sample: Sample) -> Bandwidth | None:
         ("counter", f"{rate / peak * 100:.1f} % of the peak"),
         ("peak", _size(peak) + "/s"),
     )
-    return Bandwidth(rate, rate, Ceiling(None, peak), inputs, Source.COUNTER)
+    return Bandwidth(rate, rate, BandwidthLimit(None, peak), inputs, BandwidthSource.COUNTER)
 
 
-def of_node(view: LoadView) -> Bandwidth | None:
+def get_node_bandwidth(view: NodeTelemetryView) -> Bandwidth | None:
     """Return what the node's GPUs count themselves, None where they do not."""
-    return None if view.sample is None else measured(view.sample)
+    return None if view.sample is None else read_gpu_bandwidth(view.sample)
 
 
-def of_instance(one: InstanceView, view: LoadView) -> Bandwidth | None:
+def estimate_instance_bandwidth(one: InstanceView, view: NodeTelemetryView) -> Bandwidth | None:
     """Return the estimate for an instance on a node, None where the GPU's own counter says more, or nothing is known."""
     reads = reads_of(one.per_step)
-    if one.numbers is None or reads is None or of_node(view) is not None:
+    if one.numbers is None or reads is None or get_node_bandwidth(view) is not None:
         return None
-    found = estimate(one.numbers, reads, ceiling_of(view.memory_bandwidth))
+    found = estimate_bandwidth(one.numbers, reads, ceiling_of(view.memory_bandwidth))
     return found if found is not None and 0 <= found.low <= found.high < math.inf else None
 
 
-def reads_of(facts: PerStep | None) -> Reads | None:
+def reads_of(facts: DecodeStepSpec | None) -> DecodeStepReads | None:
     """Return what one of the ranks that share a model reads in a step, None where the weights are not known.
 
     Labels are checked when they are read; facts may come from a recording as well, so they are checked here, too.
     """
-    if facts is None or facts.weights is None or decode(encode(facts)) != facts:
+    if facts is None or facts.weights is None or decode_label(encode_label(facts)) != facts:
         return None
     weights, experts, ranks = facts.weights, None, facts.ranks
     total, active = facts.parameters, facts.active_parameters
     if facts.experts is not None:
         routed = facts.experts
         weights -= routed.weights
-        experts = Experts(routed.weights // ranks, routed.count, routed.per_token)
+        experts = ExpertReads(routed.weights // ranks, routed.count, routed.per_token)
     elif total is not None and active is not None and active < total:
-        weights, experts = 0, Experts(weights // ranks, total, active, are_parameters=True)
+        weights, experts = 0, ExpertReads(weights // ranks, total, active, are_parameters=True)
     draft = facts.draft_weights if facts.draft_weights is not None or facts.draft_passes else 0
-    return Reads(
+    return DecodeStepReads(
         weights=weights // ranks,
         experts=experts,
         draft=None if draft is None else draft // ranks,
@@ -212,7 +214,7 @@ def reads_of(facts: PerStep | None) -> Reads | None:
     )
 
 
-def why_blank(numbers: Numbers | None, facts: PerStep | None) -> str:
+def explain_missing_estimate(numbers: EngineMeter | None, facts: DecodeStepSpec | None) -> str:
     """Return why there is no estimate: a sentence for an owner."""
     if facts is None or facts.weights is None:
         return (
@@ -221,14 +223,14 @@ def why_blank(numbers: Numbers | None, facts: PerStep | None) -> str:
         )
     if numbers is None or numbers.activity is None:
         return "what the engine does is not known"
-    if numbers.activity is Activity.IDLE:
+    if numbers.activity is EngineActivity.IDLE:
         return "no step happens: nothing is read"
-    if numbers.activity is Activity.PREFILL:
+    if numbers.activity is EngineActivity.PREFILL:
         return "prompts are being read: that is bound by arithmetic, not by memory"
     return "the engine has not said yet how fast it steps"
 
 
-def _suspect(reads: Reads, least: float, draft: float, context: float) -> str:
+def _suspect(reads: DecodeStepReads, least: float, draft: float, context: float) -> str:
     """Return which input must be wrong: the largest, because steps are counted and sizes were written by somebody."""
     parts = {
         "model.weights": float(reads.weights),
@@ -243,13 +245,13 @@ def _suspect(reads: Reads, least: float, draft: float, context: float) -> str:
     )
 
 
-def _context(numbers: Numbers, reads: Reads) -> float | None:
+def _context(numbers: EngineMeter, reads: DecodeStepReads) -> float | None:
     if numbers.kv_tokens is None or reads.kv_per_token is None:
         return None
     return numbers.kv_tokens * reads.kv_per_token
 
 
-def _step_inputs(numbers: Numbers) -> list[tuple[str, str]]:
+def _step_inputs(numbers: EngineMeter) -> list[tuple[str, str]]:
     length = numbers.acceptance.length if numbers.acceptance else None
     inputs = [
         ("decode steps", f"{numbers.steps:.2f} per second over {numbers.seconds or 0:.0f} s ({numbers.estimator})")
@@ -260,7 +262,9 @@ def _step_inputs(numbers: Numbers) -> list[tuple[str, str]]:
     return inputs
 
 
-def _read_inputs(numbers: Numbers, reads: Reads, tokens: float, context: float | None) -> list[tuple[str, str]]:
+def _read_inputs(
+    numbers: EngineMeter, reads: DecodeStepReads, tokens: float, context: float | None
+) -> list[tuple[str, str]]:
     inputs = []
     if reads.whole is not None and (reads.ranks > 1 or reads.experts is not None):
         share = f", by {reads.ranks} nodes: {_size(reads.whole / reads.ranks)} on each" if reads.ranks > 1 else ""
@@ -286,7 +290,7 @@ def _read_inputs(numbers: Numbers, reads: Reads, tokens: float, context: float |
     return inputs
 
 
-def _experts_words(experts: Experts, tokens: float) -> str:
+def _experts_words(experts: ExpertReads, tokens: float) -> str:
     least, most = experts.read(tokens)
     one = f"{_size(least)} (one token's: {_counted(experts, experts.per_token)} of {_counted(experts, experts.count)})"
     if tokens <= 1:
@@ -294,7 +298,7 @@ def _experts_words(experts: Experts, tokens: float) -> str:
     return f"{one} to {_size(most)} ({tokens:.0f} tokens at once: {_counted(experts, experts.touched(tokens))})"
 
 
-def _counted(experts: Experts, count: float) -> str:
+def _counted(experts: ExpertReads, count: float) -> str:
     return f"{count / 1e9:.1f} billion parameters" if experts.are_parameters else f"{count:.0f}"
 
 

@@ -15,7 +15,7 @@ from typing import Self
 from sparkctl.errors import InvalidInput
 
 
-class Bundle:
+class SupportBundle:
     """Opened at once, so that a place that cannot be written to is known before any node is asked; with `with`.
 
     What goes wrong before `write` is through leaves no file behind. Raises `InvalidInput`.
@@ -65,6 +65,6 @@ class Bundle:
                 self.path.unlink()
 
 
-def file_name(name: str) -> str:
+def safe_file_name(name: str) -> str:
     """Return a name that is one component of a path on any system, whatever it was made of."""
     return re.sub(r"[^A-Za-z0-9_.@-]", "_", name).lstrip(".")[:100] or "_"

@@ -10,7 +10,7 @@ from typing import Protocol
 class Clock(Protocol):
     """What operations know of time."""
 
-    def now(self) -> float:
+    def unix_time(self) -> float:
         """Return unix seconds, for stamps only."""
         ...
 
@@ -26,7 +26,7 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own."""
 
-    def now(self) -> float:
+    def unix_time(self) -> float:
         """Return unix seconds."""
         return time.time()
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sparkctl.core import paths
-from sparkctl.core.yamlfile import resolve
+from sparkctl.core.yamlfile import resolve_scalar
 from sparkctl.errors import InvalidInput
-from sparkctl.model.node import SPEC_BANDWIDTH_GB_S, Node
+from sparkctl.model.node import GB10_BANDWIDTH_GB_S, Node
 
 _HEADER = """\
 # sparkctl: the Sparks and how to reach them. `sparkctl init` wrote this; edit it as you like.
@@ -28,7 +28,7 @@ def render_config(nodes: Iterable[Node]) -> str:
     lines = [_HEADER, "nodes:"]
     for node in nodes:
         pairs = [(key, getattr(node, key)) for key in _KEYS]
-        if node.memory_bandwidth_gb_s != SPEC_BANDWIDTH_GB_S:
+        if node.memory_bandwidth_gb_s != GB10_BANDWIDTH_GB_S:
             pairs.append(("memory_bandwidth_gb_s", node.memory_bandwidth_gb_s))
         written = [f"{key}: {_scalar(value)}" for key, value in pairs if value is not None]
         lines += [f"  {'-' if index == 0 else ' '} {text}" for index, text in enumerate(written)]
@@ -73,7 +73,7 @@ def _scalar(value: object) -> str:
     text = f"{value:g}" if isinstance(value, float) else str(value)
     if not isinstance(value, str):
         return text
-    if _PLAIN.fullmatch(text) and isinstance(resolve(text), str):
+    if _PLAIN.fullmatch(text) and isinstance(resolve_scalar(text), str):
         return text
     escaped = "".join(_escape(char) for char in text)
     return f'"{escaped}"'

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sparkctl.core.clock import Clock, SystemClock
-from sparkctl.core.history import History
-from sparkctl.core.together import end
+from sparkctl.core.history import OperationHistory
+from sparkctl.core.together import cancel_and_wait
 from sparkctl.errors import ExitCode, SparkctlError
-from sparkctl.model.ask import Asker, Nobody
+from sparkctl.model.ask import NonInteractivePrompter, Prompter
 
 if TYPE_CHECKING:
-    from sparkctl.core.history_entry import Entry
+    from sparkctl.core.history_entry import OperationRecorder
     from sparkctl.core.session import Session
-    from sparkctl.model.history import Share
+    from sparkctl.model.history import NodeResult
     from sparkctl.model.node import Node, NodeName
 
 T = TypeVar("T")
@@ -25,18 +25,18 @@ T = TypeVar("T")
 class NodeLock(Protocol):
     """A node that nobody else changes meanwhile."""
 
-    async def ensure(self) -> None:
+    async def reacquire_if_lost(self) -> None:
         """Have it, taking it again where a break of the connection lost it."""
         ...
 
 
-class Interrupted(SparkctlError):
+class CommandInterrupted(SparkctlError):
     """The operator pressed Ctrl-C; ``message`` says what goes on without us."""
 
     exit_code = ExitCode.INTERRUPTED
 
 
-class Interrupt:
+class InterruptSignal:
     """Ctrl-C as a fact that an operation can wait for, so that it stops where stopping is safe."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Interrupt:
     def check(self, goes_on: str) -> None:
         """Raise `Interrupted` with ``goes_on`` if it was pressed: before the next thing is changed."""
         if self.presses:
-            raise Interrupted(goes_on)
+            raise CommandInterrupted(goes_on)
 
     async def wait(self, presses: int = 1) -> None:
         """Return once it was pressed this often."""
@@ -59,7 +59,7 @@ class Interrupt:
             self._pressed.clear()
             await self._pressed.wait()
 
-    async def guard(self, work: Coroutine[Any, Any, T], goes_on: str) -> T:
+    async def run_interruptible(self, work: Coroutine[Any, Any, T], goes_on: str) -> T:
         """Return what ``work`` returns, or cancel it and raise `Interrupted` with ``goes_on`` at the first press."""
         task = asyncio.ensure_future(work)
         press = asyncio.ensure_future(self.wait())
@@ -67,13 +67,13 @@ class Interrupt:
             await asyncio.wait({task, press}, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()
-            raise Interrupted(goes_on)
+            raise CommandInterrupted(goes_on)
         finally:
-            await end((task, press))
+            await cancel_and_wait((task, press))
 
 
 @dataclass(slots=True)
-class Context:
+class CommandContext:
     """What every verb is given: who acts, how to ask, what time it is, where history lies.
 
     ``lend``: how a verb, or a look beside other things, comes by a session; None: each has a connection of its own.
@@ -81,20 +81,20 @@ class Context:
     ``operation``: the row in the history of what is being done, None where nothing is kept; a step's is a part of it.
     """
 
-    history: History
+    history: OperationHistory
     operator: str
-    asker: Asker = field(default_factory=Nobody)
+    asker: Prompter = field(default_factory=NonInteractivePrompter)
     clock: Clock = field(default_factory=SystemClock)
-    interrupt: Interrupt = field(default_factory=Interrupt)
+    interrupt: InterruptSignal = field(default_factory=InterruptSignal)
     lend: Callable[[Node], Session] | None = None
     locks: set[str] = field(default_factory=set)  # tokens of the nodes' locks that this process has; copies share it
     holds: Mapping[NodeName, NodeLock] = field(default_factory=dict)
-    operation: Entry | None = None
+    operation: OperationRecorder | None = None
 
-    def note(self, share: Share) -> None:
+    def record_node_result(self, share: NodeResult) -> None:
         """Keep in the history what is known of a node's part in this; what is None in it says nothing. Never raises."""
         if self.operation is not None:
-            self.operation.note(share)
+            self.operation.record_node_result(share)
 
     def session(self, node: Node) -> Session:
         """Return a session to be opened on a node: over a connection that is there, where somebody lends one."""

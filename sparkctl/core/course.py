@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sparkctl.model.events import PhaseChanged
-from sparkctl.model.phase import PartTime, Phase, Step
+from sparkctl.model.phase import Phase, PhaseDuration, Step
 
-MOST = 32  # stretches: an engine that goes to and fro between two steps makes no endless list
+MAX_SPANS = 32  # stretches: an engine that goes to and fro between two steps makes no endless list
 _END = (Phase.READY, Phase.FAILED, Phase.STOPPED, Phase.UNKNOWN)
 _LEAVES = (Phase.STOPPING, Phase.STOPPED)
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class PhaseSpan:
     """A phase, or a step of one. ``began`` and ``ended`` are unix seconds; ``ended`` None: it goes on."""
 
     phase: Phase
@@ -33,16 +33,16 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class StartupTimeline:
     """One start as far as it was watched. ``elapsed`` counts from the beginning of the verb as of ``told`` (unix seconds),
     ``expected`` is the usual length of the whole start, ``expected_parts`` that of its parts."""
 
-    stretches: tuple[Stretch, ...] = ()
+    stretches: tuple[PhaseSpan, ...] = ()
     phase: Phase = Phase.PLANNED
     told: float = 0.0
     elapsed: float | None = None
     expected: float | None = None
-    expected_parts: tuple[PartTime, ...] = ()
+    expected_parts: tuple[PhaseDuration, ...] = ()
 
     @property
     def is_over(self) -> bool:
@@ -56,14 +56,14 @@ class Course:
         return self.elapsed if self.is_over else self.elapsed + max(0.0, now - self.told)
 
 
-def after(course: Course | None, event: PhaseChanged) -> Course | None:
+def advance_timeline(course: StartupTimeline | None, event: PhaseChanged) -> StartupTimeline | None:
     """Return the course with one more word of it; None for what is no start: a stop."""
     if event.phase in _LEAVES:
         return None
     if event.phase in _END and (course is None or course.is_over):
         return course  # it was so already: nothing was started
     if course is None or _begins_anew(course, event):
-        course = Course()
+        course = StartupTimeline()
     course = replace(
         course, phase=event.phase, told=event.ts, elapsed=event.elapsed, expected=event.expected or course.expected,
         expected_parts=event.expected_parts or course.expected_parts,
@@ -77,17 +77,17 @@ def after(course: Course | None, event: PhaseChanged) -> Course | None:
     if last is not None and last.ended is None:
         stretches = (*stretches[:-1], replace(last, ended=event.ts))
     if not course.is_over:
-        stretches = (*stretches, Stretch(event.phase, event.step, event.ts))
-    return replace(course, stretches=stretches[-MOST:])
+        stretches = (*stretches, PhaseSpan(event.phase, event.step, event.ts))
+    return replace(course, stretches=stretches[-MAX_SPANS:])
 
 
-def _begins_anew(course: Course, event: PhaseChanged) -> bool:
+def _begins_anew(course: StartupTimeline, event: PhaseChanged) -> bool:
     if event.phase in _END:
         return False
-    return course.is_over or event.phase.rank < course.phase.rank
+    return course.is_over or event.phase.order < course.phase.order
 
 
-def _is_same(last: Stretch, event: PhaseChanged) -> bool:
+def _is_same(last: PhaseSpan, event: PhaseChanged) -> bool:
     if last.phase is not event.phase:
         return False
     return event.step is None or last.step is None or last.step.name == event.step.name
@@ -96,39 +96,39 @@ def _is_same(last: Stretch, event: PhaseChanged) -> bool:
 # --- against what is expected -----------------------------------------------------------------------------------------
 
 
-def merged(stretches: Sequence[Stretch]) -> list[Stretch]:
+def merge_spans(stretches: Sequence[PhaseSpan]) -> list[PhaseSpan]:
     """Return the stretches with those of the same part that follow each other as one."""
-    found: list[Stretch] = []
+    found: list[PhaseSpan] = []
     for one in stretches:
         last = found[-1] if found else None
         if last is not None and last.part == one.part:
-            found[-1] = Stretch(one.phase, one.step, last.began, one.ended)
+            found[-1] = PhaseSpan(one.phase, one.step, last.began, one.ended)
         else:
             found.append(one)
     return found
 
 
-def usual(course: Course) -> list[float | None]:
+def match_expected(course: StartupTimeline) -> list[float | None]:
     """Return the expected seconds of each `merged` stretch of a course, None where they are not known."""
     return [None if at is None else course.expected_parts[at].seconds for at in _places(course)]
 
 
-def ahead(course: Course) -> tuple[PartTime, ...]:
+def list_remaining(course: StartupTimeline) -> tuple[PhaseDuration, ...]:
     """Return the parts that are still to come after the one that a course is at, as far as they are known."""
     last = max((at for at in _places(course) if at is not None), default=-1)
     return tuple(
         one
         for at, one in enumerate(course.expected_parts)
-        if at > last and one.phase.rank >= course.phase.rank and one.part != (course.phase, None)
+        if at > last and one.phase.order >= course.phase.order and one.key != (course.phase, None)
     )
 
 
-def _places(course: Course) -> list[int | None]:
+def _places(course: StartupTimeline) -> list[int | None]:
     """Return where each stretch is among the expected parts; of a part that comes twice, the second is the second."""
     left = list(enumerate(course.expected_parts))
     places: list[int | None] = []
-    for one in merged(course.stretches):
-        found = next((each for each in left if each[1].part == one.part), None)
+    for one in merge_spans(course.stretches):
+        found = next((each for each in left if each[1].key == one.part), None)
         if found is not None:
             left.remove(found)
         places.append(None if found is None else found[0])

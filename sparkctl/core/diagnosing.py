@@ -8,21 +8,28 @@ from collections.abc import Callable
 from functools import cache
 
 from sparkctl.core import verdicts
-from sparkctl.core.logframes import FRAME, quotes, shared_quoting, unframe, unquoted, without_lost_colours
-from sparkctl.core.own_questions import is_ours
-from sparkctl.core.reading import LogReader
-from sparkctl.engines import load, names
+from sparkctl.core.logframes import (
+    PREFIX_PATTERN,
+    find_common_quoting,
+    is_quoted,
+    split_prefix,
+    strip_broken_colour_codes,
+    strip_quoting,
+)
+from sparkctl.core.own_questions import is_own_request
+from sparkctl.core.reading import LogAnalyzer
+from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine
-from sparkctl.engines.lines import PREFIXES
-from sparkctl.model.diagnosis import Diagnosis
-from sparkctl.model.engine_facts import FactName
+from sparkctl.engines.lines import LOG_PREFIX_PATTERN
+from sparkctl.model.diagnosis import LogDiagnosis
+from sparkctl.model.engine_facts import EngineFactName
 from sparkctl.model.log import LogLine
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import LaunchPlan, ReadyRule
-from sparkctl.model.text import ESCAPES, clean
-from sparkctl.model.verdict import Cause, Verdict
+from sparkctl.model.plan import LaunchPlan, ReadinessRule
+from sparkctl.model.text import ESCAPE_SEQUENCE, sanitize_line
+from sparkctl.model.verdict import FailureCause, Verdict
 
-ANY = "container"  # reads what every program may say
+UNKNOWN_ENGINE = "container"  # reads what every program may say
 _ANYTHING_READY = r"^INFO: +Application startup complete\."
 _UNDECIDED = 20_000  # lines after which it is nobody's log
 _HELD = 12  # of the first lines, by which it is seen whether each is quoted
@@ -30,16 +37,16 @@ _RECENT = 40  # lines among which the banner of an engine that begins is looked 
 _HEAD = 240  # characters of a line in which an engine's mark is looked for
 
 
-class Diagnosing:
+class LogDiagnoser:
     """Takes in the lines of a log, of ``engine`` (None: of whichever shows itself), and says what they tell.
 
     ``ready``: the instance's own rule, None: the engine's. While no line has named the engine every one of them reads.
     """
 
-    def __init__(self, engine: str | None = None, ready: ReadyRule | None = None) -> None:
+    def __init__(self, engine: str | None = None, ready: ReadinessRule | None = None) -> None:
         self._ready = ready
         self._engine = engine
-        self._readers = {name: self._reader(name) for name in ((engine,) if engine else names())}
+        self._readers = {name: self._reader(name) for name in ((engine,) if engine else engine_names())}
         self._hints: dict[str, int] = {}
         self._may_change = engine is None
         self._recent: deque[LogLine] = deque(maxlen=_RECENT)
@@ -50,25 +57,25 @@ class Diagnosing:
     def feed(self, raw: str) -> None:
         """Take in the next line, as a file has it."""
         if self._held is not None:
-            if not self._held and raw.strip() and not quotes(raw):
+            if not self._held and raw.strip() and not is_quoted(raw):
                 self._held = None
             else:
                 self._held.append(raw)
                 if len(self._held) >= _HELD:
                     self._release()
                 return
-        self._feed(unquoted(raw, self._quoting) if self._quoting else raw)
+        self._feed(strip_quoting(raw, self._quoting) if self._quoting else raw)
 
     def _release(self) -> None:
         held, self._held = self._held, None
         if held:
-            self._quoting = shared_quoting(held)
+            self._quoting = find_common_quoting(held)
             for raw in held:
-                self._feed(unquoted(raw, self._quoting))
+                self._feed(strip_quoting(raw, self._quoting))
 
     def _feed(self, raw: str) -> None:
-        plain = raw if raw.isprintable() else ESCAPES.sub("", raw)
-        when, text = unframe(without_lost_colours(plain))
+        plain = raw if raw.isprintable() else ESCAPE_SEQUENCE.sub("", raw)
+        when, text = split_prefix(strip_broken_colour_codes(plain))
         self.feed_line(LogLine(when, text, self.lines + 1))
 
     def feed_line(self, line: LogLine) -> None:
@@ -79,7 +86,7 @@ class Diagnosing:
         elif self._may_change and self._engine is not None:
             self._look_for_another(line)
         for reader in self._readers.values():
-            reader.read_line(line)
+            reader.feed_line(line)
 
     def feed_block(self, block: bytes) -> None:
         """Take in whole lines, the last one ended too. What tells nothing is passed over without being looked at singly.
@@ -100,7 +107,7 @@ class Diagnosing:
         if self._engine is None:
             return at
         reader = self._readers[self._engine]
-        wanted = reader.ordinary
+        wanted = reader.ignorable_patterns
         if not wanted:
             return at
         found = _run_of(wanted)(block, at)
@@ -112,22 +119,22 @@ class Diagnosing:
         stop, number = end, self.lines
         while stop > at:  # the last of them that is not our own question
             begins = max(at, block.rfind(b"\n", at, stop - 1) + 1)
-            when, text = unframe(without_lost_colours(block[begins : stop - 1].decode("ascii")))
-            if not is_ours(text):
+            when, text = split_prefix(strip_broken_colour_codes(block[begins : stop - 1].decode("ascii")))
+            if not is_own_request(text):
                 reader.pass_over(LogLine(when, text, number))
                 break
             stop, number = begins, number - 1
         return end
 
-    def result(self, plan: LaunchPlan | None = None) -> Diagnosis:
+    def build_diagnosis(self, plan: LaunchPlan | None = None) -> LogDiagnosis:
         """Return what the lines tell so far. ``plan``: what was started, for a value to try."""
         self._release()
         name, reader = self._name, self.reader
-        facts = {fact: one for fact, one in reader.facts.items() if fact is not FactName.ENGINE_VERSION}
-        version = reader.facts.get(FactName.ENGINE_VERSION)
-        return Diagnosis(
+        facts = {fact: one for fact, one in reader.facts.items() if fact is not EngineFactName.ENGINE_VERSION}
+        version = reader.facts.get(EngineFactName.ENGINE_VERSION)
+        return LogDiagnosis(
             engine=name,
-            version=None if version is None else clean(version.value),
+            version=None if version is None else sanitize_line(version.value),
             phase=Phase.READY if reader.was_ready else reader.phase,
             step=None if reader.was_ready or reader.step is None else reader.step.name,
             ready=reader.was_ready,
@@ -138,24 +145,24 @@ class Diagnosing:
             lines=self.lines,
             runs=reader.runs,
             run_began=reader.run_began,
-            before=None if reader.before is None else verdicts.of_line(reader.before),
+            before=None if reader.before is None else verdicts.build_verdict_from_line(reader.before),
             is_stopped=reader.stopped is not None,
             sounds_like_an_engine=name is not None or bool(reader.failures),
         )
 
     @property
-    def reader(self) -> LogReader:
+    def reader(self) -> LogAnalyzer:
         """The one that reads for the engine, or for anything at all."""
-        return (self._readers.get(self._name or ANY) or self._readers[ANY]).settled()
+        return (self._readers.get(self._name or UNKNOWN_ENGINE) or self._readers[UNKNOWN_ENGINE]).for_last_run()
 
     @property
     def _name(self) -> str | None:
         return self._engine or max(self._hints, key=lambda one: self._hints[one], default=None)
 
-    def _reader(self, name: str) -> LogReader:
-        engine = load(name)
-        rule = ReadyRule(engine.defaults.ready_line or _ANYTHING_READY, None)
-        return LogReader(engine, self._ready or rule, whole=True)
+    def _reader(self, name: str) -> LogAnalyzer:
+        engine = load_engine(name)
+        rule = ReadinessRule(engine.defaults.ready_line or _ANYTHING_READY, None)
+        return LogAnalyzer(engine, self._ready or rule, whole=True)
 
     def _look_for_another(self, line: LogLine) -> None:
         """Go over to another engine where one begins: a log may hold what ran one after the other."""
@@ -167,29 +174,29 @@ class Diagnosing:
         else:
             if not text.startswith("usage: "):
                 return
-        for name, opens in _openings():
-            if name == self._engine or not opens(clean(text)):
+        for name, opens in _engine_start_patterns():
+            if name == self._engine or not opens(sanitize_line(text)):
                 continue
-            old = self._readers[str(self._engine)].settled()
+            old = self._readers[str(self._engine)].for_last_run()
             fresh = self._reader(name)
             is_second = bool(old.failures) or old.was_ready or old.has_begun
-            fresh.runs, fresh.before = (old.runs + 1, old.end) if is_second else (1, None)
-            is_mark = next(mark for one, mark, _ in _marks() if one == name)
+            fresh.runs, fresh.before = (old.runs + 1, old.find_end_cause) if is_second else (1, None)
+            is_mark = next(mark for one, mark, _ in _engine_marks() if one == name)
             first = [line]
             for one in list(self._recent)[-2::-1]:
-                if is_mark is None or not is_mark(clean(one.text[:_HEAD])):
+                if is_mark is None or not is_mark(sanitize_line(one.text[:_HEAD])):
                     break
                 first.insert(0, one)
             fresh.run_began = first[0].number if is_second else 1
             for one in first[:-1]:
-                fresh.read_line(one)
+                fresh.feed_line(one)
             self._engine, self._readers = name, {name: fresh}
             self._recent.clear()
             return
 
     def _look_for_engine(self, text: str) -> None:
-        head = clean(text[:_HEAD])
-        for name, is_mark, hints in _marks():
+        head = sanitize_line(text[:_HEAD])
+        for name, is_mark, hints in _engine_marks():
             if is_mark is not None and is_mark(head):
                 self._engine = name
                 self._readers = {name: self._readers.get(name) or self._reader(name)}
@@ -197,55 +204,55 @@ class Diagnosing:
             if any(hint in head for hint in hints):
                 self._hints[name] = self._hints.get(name, 0) + 1
         if self.lines == _UNDECIDED:
-            self._readers = {ANY: self._readers[ANY]}
+            self._readers = {UNKNOWN_ENGINE: self._readers[UNKNOWN_ENGINE]}
 
 
-def _verdict(reader: LogReader, name: str | None, plan: LaunchPlan | None) -> Verdict | None:
-    if verdicts.proves_an_end(reader):
-        return verdicts.of_log(reader, plan)
+def _verdict(reader: LogAnalyzer, name: str | None, plan: LaunchPlan | None) -> Verdict | None:
+    if verdicts.proves_failure(reader):
+        return verdicts.build_verdict(reader, plan)
     if name is not None and (last := reader.unnamed_error) is not None:
         return Verdict(
-            Cause.CRASHED,
+            FailureCause.CRASHED,
             "It never became ready, and its log ends on an error that sparkctl has no name for.",
-            verdicts.line(last),
+            verdicts.line_evidence(last),
             "Read the log around this line.",
         )
     if name is None and reader.last_error is not None and not reader.was_ready:
         return Verdict(
-            Cause.CRASHED,
+            FailureCause.CRASHED,
             "No engine is known by this log; its last line that sounds like an error is the proof.",
-            verdicts.line(reader.last_error),
+            verdicts.line_evidence(reader.last_error),
             "Read the log around this line; --engine says whose it is.",
         )
     return None
 
 
 @cache
-def _marks() -> tuple[tuple[str, Callable[[str], object] | None, tuple[str, ...]], ...]:
-    every: tuple[Engine, ...] = tuple(load(name) for name in names() if name != ANY)
+def _engine_marks() -> tuple[tuple[str, Callable[[str], object] | None, tuple[str, ...]], ...]:
+    every: tuple[Engine, ...] = tuple(load_engine(name) for name in engine_names() if name != UNKNOWN_ENGINE)
     return tuple(
         (one.name, re.compile(one.signs.marks).search if one.signs.marks else None, one.signs.hints) for one in every
     )
 
 
-_PREFIXED = rf"^(?:{PREFIXES})*+"
+_PREFIXED = rf"^(?:{LOG_PREFIX_PATTERN})*+"
 
 
 @cache
 def _opening_words() -> tuple[str, ...]:
     """Return what a line holds that `_openings` may know: cheap for the others."""
-    engines = (load(name) for name in names())
+    engines = (load_engine(name) for name in engine_names())
     begins = [begin for one in engines if one.signs.marks for begin in one.signs.begins]
     return (*begins, ": error: ", "error: invalid argument: ")
 
 
 @cache
-def _openings() -> tuple[tuple[str, Callable[[str], object]], ...]:
+def _engine_start_patterns() -> tuple[tuple[str, Callable[[str], object]], ...]:
     """Return for each engine what a line matches with which it begins: how it begins a run, and a mark of its own as well;
     or the refusal of its command line."""
     found = []
-    for name in names():
-        signs = load(name).signs
+    for name in engine_names():
+        signs = load_engine(name).signs
         if not signs.marks or not signs.begins:
             continue
         begins = re.compile(_PREFIXED + "(?:" + "|".join(re.escape(one) for one in signs.begins) + ")").match
@@ -270,7 +277,7 @@ def _both(
 @cache
 def _run_of(wanted: tuple[str, ...]) -> Callable[[bytes, int], re.Match[bytes] | None]:
     """Return what matches a run of ordinary lines: printable ASCII, framed and prefixed as `unframe` and `peel` take it off."""
-    line = f"{FRAME}(?:{PREFIXES})*+(?:{'|'.join(wanted)})[\\x20-\\x7e]*+\\n"
+    line = f"{PREFIX_PATTERN}(?:{LOG_PREFIX_PATTERN})*+(?:{'|'.join(wanted)})[\\x20-\\x7e]*+\\n"
     return re.compile(f"(?:{line})*+".encode("ascii")).match
 
 

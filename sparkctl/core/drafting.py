@@ -7,7 +7,7 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from sparkctl.model.metrics import Activity, Numbers
+from sparkctl.model.metrics import EngineActivity, EngineMeter
 
 if TYPE_CHECKING:
     from sparkctl.model.metrics import Quantiles
@@ -17,14 +17,14 @@ _KEPT = 450  # a quarter of an hour of readings, one every two seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Told(Generic[T]):
+class LastValue(Generic[T]):
     """A figure, and when (unix seconds) the engine told it last."""
 
     ts: float
     value: T
 
 
-class Drafting:
+class MeterSeries:
     """The readings of one container. One without an accept length (idle, prompts, nothing known) is a gap there; of the
     throughput only what is not known is one: an engine that is known to idle gives 0 tok/s. The memory for all of them is
     taken at once: objects that come and go between others that stay would take ever more of it.
@@ -36,16 +36,16 @@ class Drafting:
     def __init__(self) -> None:
         self._at, self._lengths, self._rates = (array("d", [math.nan]) * _KEPT for _ in range(3))
         self._next = 0  # the place of the next reading
-        self.ttft: Told[Quantiles] | None = None
-        self.inter_token: Told[Quantiles] | None = None
-        self.positions: Told[tuple[float, ...]] | None = None
-        self.prompt_rate: Told[float] | None = None
-        self.prefix_hit_rate: Told[float] | None = None
+        self.ttft: LastValue[Quantiles] | None = None
+        self.inter_token: LastValue[Quantiles] | None = None
+        self.positions: LastValue[tuple[float, ...]] | None = None
+        self.prompt_rate: LastValue[float] | None = None
+        self.prefix_hit_rate: LastValue[float] | None = None
 
-    def take(self, ts: float, numbers: Numbers | None) -> None:
+    def add_meter(self, ts: float, numbers: EngineMeter | None) -> None:
         """Take a reading of ``ts``, unix seconds."""
         seen = None if numbers is None else numbers.acceptance
-        rate = None if numbers is None else 0.0 if numbers.activity is Activity.IDLE else numbers.generation_rate
+        rate = None if numbers is None else 0.0 if numbers.activity is EngineActivity.IDLE else numbers.generation_rate
         length = None if seen is None else seen.length
         self._at[self._next] = ts
         self._lengths[self._next] = math.nan if length is None else length
@@ -54,24 +54,24 @@ class Drafting:
         if numbers is not None:
             self._keep(ts, numbers)
 
-    def _keep(self, ts: float, numbers: Numbers) -> None:
+    def _keep(self, ts: float, numbers: EngineMeter) -> None:
         if numbers.ttft is not None:
-            self.ttft = Told(ts, numbers.ttft)
+            self.ttft = LastValue(ts, numbers.ttft)
         if numbers.inter_token is not None:
-            self.inter_token = Told(ts, numbers.inter_token)
+            self.inter_token = LastValue(ts, numbers.inter_token)
         if numbers.acceptance is not None and numbers.acceptance.per_position:
-            self.positions = Told(ts, numbers.acceptance.per_position)
+            self.positions = LastValue(ts, numbers.acceptance.per_position)
         if numbers.prompt_rate:
-            self.prompt_rate = Told(ts, numbers.prompt_rate)
+            self.prompt_rate = LastValue(ts, numbers.prompt_rate)
         if numbers.prefix_hit_rate is not None:
-            self.prefix_hit_rate = Told(ts, numbers.prefix_hit_rate)
+            self.prefix_hit_rate = LastValue(ts, numbers.prefix_hit_rate)
 
-    def cells(self, now: float, seconds: float, count: int) -> tuple[float | None, ...]:
+    def get_accept_lengths(self, now: float, seconds: float, count: int) -> tuple[float | None, ...]:
         """Return the mean accept length of ``count`` equal stretches, oldest first, the last of which has ``now`` in it; None:
         no reading is in that one. Stretches begin at whole multiples of their width: a curve moves on, and does not shimmer."""
         return self._means(self._lengths, now, seconds / count, count)
 
-    def rates(self, now: float, seconds: float, count: int) -> tuple[float | None, ...]:
+    def get_generation_rates(self, now: float, seconds: float, count: int) -> tuple[float | None, ...]:
         """Return the same of the throughput, tok/s."""
         return self._means(self._rates, now, seconds / count, count)
 

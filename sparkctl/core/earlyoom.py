@@ -16,7 +16,7 @@ _BY_ANONYMOUS = (1, 8)  # since this version a per cent is of available + anonym
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class EarlyoomRule:
     """It ends the largest process when available memory AND free swap are at or under their limits.
 
     ``memory`` and ``swap`` are per cents, ``memory_size`` is bytes (-M, a share of all memory); of both the lower counts.
@@ -29,7 +29,7 @@ class Rule:
     avoid: str | None = None
     dry: bool = False
 
-    def acts_below(self, version: str | None, total: int, anonymous: int | None) -> int | None:
+    def kill_threshold(self, version: str | None, total: int, anonymous: int | None) -> int | None:
         """Return the bytes of available memory at which it may act, None where that is not known.
 
         Up to 1.7: per cent of MemTotal. Since 1.8: of MemAvailable + AnonPages, and CUDA memory is in neither; so the
@@ -45,14 +45,14 @@ class Rule:
         return None if anonymous is None else int(share / (1 - share) * anonymous)
 
 
-def rule_of(argv: Sequence[str]) -> Rule | None:
+def parse_earlyoom_args(argv: Sequence[str]) -> EarlyoomRule | None:
     """Return the rule of a command line (its first word is the program); None where it is not understood."""
     try:
         options, rest = getopt.gnu_getopt(list(argv[1:]), _SHORT, _LONG)
         values = dict(options)
         if rest:
             return None
-        return Rule(
+        return EarlyoomRule(
             memory=_first(values["-m"]) if "-m" in values else None,
             swap=_first(values.get("-s", "10")),
             memory_size=int(_first(values["-M"]) * KIB) if "-M" in values else None,

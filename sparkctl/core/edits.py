@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparkctl.model.guard import DEFAULT_FLOOR
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.units import parse_size
-from sparkctl.model.verdict import Change, Edit
+from sparkctl.model.verdict import ChangeDirection, FieldChange
 
 # What a share of memory may become by a guess. On memory that the desktop and the page cache share, more than the upper
 # one is not safe whatever the engine says, and with less than the lower one another model is the better advice.
@@ -13,28 +13,30 @@ _LOWEST, _HIGHEST = 0.3, 0.85
 _STEP = 0.08
 
 
-def edit(plan: LaunchPlan, field: str | None, change: Change | None = None, value: str | None = None) -> Edit | None:
+def suggest_field_change(
+    plan: LaunchPlan, field: str | None, change: ChangeDirection | None = None, value: str | None = None
+) -> FieldChange | None:
     """Return the change to try, None where no value can be known.
 
     ``value`` is what the engine itself says to set; without it ``change`` and the plan's own value make a first try.
     """
     if field is None:
         return None
-    was = current(plan, field)
-    if change is Change.REMOVE:
-        return Edit(field, "null", was)
+    was = get_current_value(plan, field)
+    if change is ChangeDirection.REMOVE:
+        return FieldChange(field, "null", was)
     if value is not None:
-        return None if value == was else Edit(field, value, was)
-    found = _stepped(field, was, change)
-    return None if found is None or found == was else Edit(field, found, was, is_first_try=True)
+        return None if value == was else FieldChange(field, value, was)
+    found = _next_value(field, was, change)
+    return None if found is None or found == was else FieldChange(field, found, was, is_first_try=True)
 
 
-def current(plan: LaunchPlan, field: str) -> str | None:
+def get_current_value(plan: LaunchPlan, field: str) -> str | None:
     """Return what the failed start had in this field, None where the plan does not tell."""
     section, _, name = field.partition(".")
     match section:
         case "args":
-            return plan.flag(name)
+            return plan.get_flag_value(name)
         case "port":
             return None if plan.port is None else str(plan.port)
         case "container" if name == "shm_size":
@@ -50,7 +52,7 @@ def current(plan: LaunchPlan, field: str) -> str | None:
             return None
 
 
-def _stepped(field: str, was: str | None, change: Change | None) -> str | None:
+def _next_value(field: str, was: str | None, change: ChangeDirection | None) -> str | None:
     if field == "start.guard.floor":
         return f"{DEFAULT_FLOOR >> 20}m"
     if field == "container.shm_size":
@@ -64,19 +66,19 @@ def _stepped(field: str, was: str | None, change: Change | None) -> str | None:
     return _number(was, change)
 
 
-def _number(was: str, change: Change | None) -> str | None:
+def _number(was: str, change: ChangeDirection | None) -> str | None:
     """Return a share one step on, or a count halved or doubled; None for what is no number or has no way to go."""
     try:
         now = float(was)
     except ValueError:
         return None
-    if now <= 0 or change not in (Change.LOWER, Change.RAISE):
+    if now <= 0 or change not in (ChangeDirection.LOWER, ChangeDirection.RAISE):
         return None
     if now > 1 or was.isdecimal():
-        count = int(now) // 2 if change is Change.LOWER else int(now) * 2
+        count = int(now) // 2 if change is ChangeDirection.LOWER else int(now) * 2
         return str(count) if count >= 1 and now == int(now) else None
-    moved = min(_HIGHEST, max(_LOWEST, now - _STEP if change is Change.LOWER else now + _STEP))
-    is_right_way = moved < now if change is Change.LOWER else moved > now
+    moved = min(_HIGHEST, max(_LOWEST, now - _STEP if change is ChangeDirection.LOWER else now + _STEP))
+    is_right_way = moved < now if change is ChangeDirection.LOWER else moved > now
     return f"{moved:.2f}".rstrip("0") if is_right_way else None
 
 

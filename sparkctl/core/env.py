@@ -6,18 +6,18 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sparkctl.core.faults import Fault, InvalidFile, Place, quoted
-from sparkctl.core.profile_fields import VARIABLE
+from sparkctl.core.faults import FileIssue, FilePosition, InvalidFile, quote_source
+from sparkctl.core.profile_fields import VARIABLE_PATTERN
 from sparkctl.errors import InvalidInput
 from sparkctl.files import open_regular
-from sparkctl.model.profile import ArgValue, JsonText, Profile, Values
+from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
 from sparkctl.model.secrets import is_secret_name
 
 MAX_BYTES = 64 * 1024
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def engine_env(profile: Profile, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def resolve_engine_env(profile: Profile, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return real values, secrets among them; ``env`` wins over ``env_file``.
 
     Raises `InvalidFile` with every variable that is not set and every broken line of the file.
@@ -30,7 +30,7 @@ def engine_env(profile: Profile, environ: Mapping[str, str]) -> tuple[tuple[str,
     return tuple(values.items())
 
 
-def engine_args(profile: Profile, environ: Mapping[str, str]) -> tuple[tuple[str, ArgValue], ...]:
+def resolve_engine_args(profile: Profile, environ: Mapping[str, str]) -> tuple[tuple[str, ArgValue], ...]:
     """Return the profile's ``args`` with real values. Raises `InvalidFile` with every variable that is not set."""
     missing: dict[str, list[str]] = {}
 
@@ -39,8 +39,8 @@ def engine_args(profile: Profile, environ: Mapping[str, str]) -> tuple[tuple[str
             return _expanded(value, environ, missing.setdefault(name, []))
         if isinstance(value, tuple):
             return tuple(_expanded(text, environ, missing.setdefault(name, [])) for text in value)
-        if isinstance(value, Values):
-            return Values(tuple(_expanded(text, environ, missing.setdefault(name, [])) for text in value.words))
+        if isinstance(value, FlagValues):
+            return FlagValues(tuple(_expanded(text, environ, missing.setdefault(name, [])) for text in value.words))
         return value
 
     values = tuple((name, filled(name, value)) for name, value in profile.args)
@@ -48,12 +48,12 @@ def engine_args(profile: Profile, environ: Mapping[str, str]) -> tuple[tuple[str
     return values
 
 
-def engine_secrets(profile: Profile, environ: Mapping[str, str]) -> tuple[str, ...]:
+def find_engine_secrets(profile: Profile, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return what ``${VAR}`` in ``env`` and ``args`` stands for wherever the variable is named like a secret."""
     found = {
         environ.get(match["name"]) or match["default"] or ""
         for text in _texts(profile)
-        for match in VARIABLE.finditer(text)
+        for match in VARIABLE_PATTERN.finditer(text)
         if match["name"] is not None and is_secret_name(match["name"])
     }
     return tuple(sorted(found - {""}))
@@ -66,15 +66,15 @@ def _texts(profile: Profile) -> Iterator[str]:
             yield value
         elif isinstance(value, tuple):
             yield from value
-        elif isinstance(value, Values):
+        elif isinstance(value, FlagValues):
             yield from value.words
-        elif isinstance(value, JsonText):
+        elif isinstance(value, JsonValue):
             yield value.text
 
 
 def _refuse_missing(profile: Profile, section: str, missing: Mapping[str, list[str]]) -> None:
     faults = [
-        Fault(_place(profile, section, name), f"{section}.{name}: ${{{variable}}} is not set in your environment")
+        FileIssue(_place(profile, section, name), f"{section}.{name}: ${{{variable}}} is not set in your environment")
         for name, variables in missing.items()
         for variable in variables
     ]
@@ -83,7 +83,7 @@ def _refuse_missing(profile: Profile, section: str, missing: Mapping[str, list[s
         raise InvalidFile(faults, hint=f"export {first}=..., or give a default in the profile: ${{{first}:-...}}")
 
 
-def env_file_warnings(profile: Profile) -> tuple[str, ...]:
+def check_env_file_permissions(profile: Profile) -> tuple[str, ...]:
     """Return a sentence where others on this machine can read the profile's env_file."""
     if profile.env_file is None:
         return ()
@@ -107,19 +107,19 @@ def _expanded(text: str, environ: Mapping[str, str], missing: list[str]) -> str:
             missing.append(name)
         return own or ""
 
-    return VARIABLE.sub(value, text)
+    return VARIABLE_PATTERN.sub(value, text)
 
 
-def _place(profile: Profile, section: str, name: str) -> Place:
+def _place(profile: Profile, section: str, name: str) -> FilePosition:
     """Return where the profile sets the variable; its file as a whole where a base or a flag does."""
-    from sparkctl.core.yamlfile import at, read_yaml
+    from sparkctl.core.yamlfile import find_value, read_yaml
 
     try:
         root = read_yaml(Path(profile.origin)).root
     except InvalidInput:
-        return Place(profile.origin)
-    item = at(root, (section, name))
-    return item.place if item else Place(profile.origin)
+        return FilePosition(profile.origin)
+    item = find_value(root, (section, name))
+    return item.place if item else FilePosition(profile.origin)
 
 
 def _env_path(profile: Profile, text: str) -> Path:
@@ -138,14 +138,14 @@ def _file_pairs(profile: Profile) -> list[tuple[str, str]]:
         raise InvalidInput(f"{path}: the env_file of {profile.name} cannot be read: {error.strerror}") from error
     if len(raw) > MAX_BYTES:
         raise InvalidInput(f"{path}: the env_file of {profile.name} is larger than {MAX_BYTES // 1024} KiB")
-    return parse_env(raw, str(path))
+    return parse_env_file(raw, str(path))
 
 
-def parse_env(raw: bytes, file: str) -> list[tuple[str, str]]:
+def parse_env_file(raw: bytes, file: str) -> list[tuple[str, str]]:
     """Return the pairs of an env file, as `docker run --env-file` reads it: ``KEY=VALUE`` lines, ``#`` comments,
     everything after the equals sign as it is. Raises `InvalidFile`; no value is ever in a message."""
     pairs: list[tuple[str, str]] = []
-    faults: list[Fault] = []
+    faults: list[FileIssue] = []
     for number, line in enumerate(raw.split(b"\n"), start=1):
         text = line.removesuffix(b"\r")
         if not text.strip() or text.lstrip().startswith(b"#"):
@@ -153,14 +153,16 @@ def parse_env(raw: bytes, file: str) -> list[tuple[str, str]]:
         try:
             name, equals, value = text.decode("utf-8-sig" if number == 1 else "utf-8").partition("=")
         except UnicodeDecodeError:
-            faults.append(Fault(Place(file, number, 1), "this is not UTF-8 text"))
+            faults.append(FileIssue(FilePosition(file, number, 1), "this is not UTF-8 text"))
             continue
         if not equals:
-            faults.append(Fault(Place(file, number, 1), "write KEY=VALUE"))
+            faults.append(FileIssue(FilePosition(file, number, 1), "write KEY=VALUE"))
         elif not _NAME.fullmatch(name.strip()):
-            faults.append(Fault(Place(file, number, 1), f"{quoted(name.strip())} is not a variable's name"))
+            faults.append(
+                FileIssue(FilePosition(file, number, 1), f"{quote_source(name.strip())} is not a variable's name")
+            )
         elif "\0" in value:
-            faults.append(Fault(Place(file, number, 1), "a NUL is not allowed here"))
+            faults.append(FileIssue(FilePosition(file, number, 1), "a NUL is not allowed here"))
         else:
             pairs.append((name.strip(), value))
     if faults:

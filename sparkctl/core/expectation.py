@@ -7,21 +7,23 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sparkctl.model.phase import Expectation, PartTime, Phase
+from sparkctl.model.phase import ExpectedDurations, Phase, PhaseDuration
 
 _LAST = 5  # starts that count
 _MOST = 32  # parts of one start
 _NAME = 64  # characters of a step's name
 
-Record = Mapping[str, Any]
+StartRow = Mapping[str, Any]
 
 
-def kind_of(image: str, model: str | None) -> str:
+def compute_model_key(image: str, model: str | None) -> str:
     """Return what starts of the same image and model have in common: short, and nothing can be read out of it."""
     return hashlib.sha256(f"{image}\n{model or ''}".encode()).hexdigest()[:12]
 
 
-def expectation(records: Sequence[Record], profile: str, digest: str, node: str, kind: str) -> Expectation:
+def estimate_durations(
+    records: Sequence[StartRow], profile: str, digest: str, node: str, kind: str
+) -> ExpectedDurations:
     """Return medians of the last five starts: of this very profile on this node, else of the same image and model; of the
     whole start, not of its parts, else of the same profile's name.
 
@@ -33,16 +35,16 @@ def expectation(records: Sequence[Record], profile: str, digest: str, node: str,
     named = [one for one in whole if one.get("profile") == profile]
     chosen = (same or alike or named)[-_LAST:]
     if not chosen:
-        return Expectation()
+        return ExpectedDurations()
     from statistics import median  # 4 ms, and most verbs never ask
 
-    parts = [each for one in same if (each := written(one.get("parts")))] or [
-        each for one in alike if (each := written(one.get("parts")))
+    parts = [each for one in same if (each := decode_durations(one.get("parts")))] or [
+        each for one in alike if (each := decode_durations(one.get("parts")))
     ]
-    return Expectation(float(median(one["seconds"] for one in chosen)), _usual(parts[-_LAST:]))
+    return ExpectedDurations(float(median(one["seconds"] for one in chosen)), _usual(parts[-_LAST:]))
 
 
-def _usual(starts: Sequence[Sequence[PartTime]]) -> tuple[PartTime, ...]:
+def _usual(starts: Sequence[Sequence[PhaseDuration]]) -> tuple[PhaseDuration, ...]:
     """Return the median of each part, in the order of the last start that had it."""
     from statistics import median
 
@@ -50,26 +52,26 @@ def _usual(starts: Sequence[Sequence[PartTime]]) -> tuple[PartTime, ...]:
     for start in reversed(starts):
         times: dict[tuple[Phase, str | None], int] = {}
         for one in start:
-            times[one.part] = times.get(one.part, 0) + 1
-            took.setdefault((*one.part, times[one.part]), []).append(one.seconds)
-    usual = [PartTime(key[0], key[1], median(each)) for key, each in took.items() if 2 * len(each) >= len(starts)]
-    return tuple(sorted(usual, key=lambda one: one.phase.rank))
+            times[one.key] = times.get(one.key, 0) + 1
+            took.setdefault((*one.key, times[one.key]), []).append(one.seconds)
+    usual = [PhaseDuration(key[0], key[1], median(each)) for key, each in took.items() if 2 * len(each) >= len(starts)]
+    return tuple(sorted(usual, key=lambda one: one.phase.order))
 
 
-def readable(parts: Sequence[PartTime]) -> list[list[object]]:
+def encode_durations(parts: Sequence[PhaseDuration]) -> list[list[object]]:
     """Return parts as they are kept; `written` reads them again."""
     return [[str(one.phase), one.step and one.step[:_NAME], round(one.seconds, 1)] for one in parts[:_MOST]]
 
 
-def written(value: object) -> tuple[PartTime, ...]:
+def decode_durations(value: object) -> tuple[PhaseDuration, ...]:
     """Return the parts that `readable` made, none at all where one of them is damaged."""
-    found: list[PartTime] = []
+    found: list[PhaseDuration] = []
     for one in value[: _MOST + 1] if isinstance(value, list) else ():
         match one:
             case [str(phase), str() | None as step, int() | float() as seconds] if (
                 phase in _PHASES and is_duration(seconds) and len(step or "") <= _NAME
             ):
-                found.append(PartTime(Phase(phase), step, float(seconds)))
+                found.append(PhaseDuration(Phase(phase), step, float(seconds)))
             case _:
                 return ()
     return tuple(found) if len(found) <= _MOST else ()

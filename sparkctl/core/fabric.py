@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sparkctl.core.links import port_of
-from sparkctl.errors import Refused
-from sparkctl.model.fabric import End, Lane, NodeLanes, Way
+from sparkctl.core.links import parse_port_number
+from sparkctl.errors import OperationRefused
+from sparkctl.model.fabric import FabricRoute, Lane, NodeLanes, RouteEnd
 from sparkctl.model.node import NodeName
 
 _FAST = 40_000  # Mb/s from which on a port without RDMA counts as the cable, too
@@ -20,29 +20,29 @@ _NOT_OURS = ("docker", "br-", "veth", "virbr", "tailscale", "wg", "tun", "zt")  
 _LAN_COST = "tensor parallel exchanges data in every layer: expect a fraction of the speed, and minutes more to load"
 
 
-def find_way(all_lanes: Sequence[NodeLanes], chosen: Mapping[NodeName, str]) -> Way:
+def find_fabric_route(all_lanes: Sequence[NodeLanes], chosen: Mapping[NodeName, str]) -> FabricRoute:
     """Return the way between the nodes, given in the order of ranks; ``chosen`` are interfaces that the config names.
 
     Raises `Refused` where they have no network in common, or where two of them have one address.
     """
-    usable = {each.node: _usable(each, chosen.get(each.node)) for each in all_lanes}
+    usable = {each.node: _usable_lanes(each, chosen.get(each.node)) for each in all_lanes}
     shared = set.intersection(*({lane.network for lane in lanes} for lanes in usable.values()))
     if not shared:
-        raise Refused(_no_way(usable, chosen), "sparkctl doctor shows the links of each; cable the ConnectX ports, or give "
+        raise OperationRefused(_describe_missing_route(usable, chosen), "sparkctl doctor shows the links of each; cable the ConnectX ports, or give "
                       "the functions of one cable addresses of one network on every Spark (/etc/netplan/40-cx7.yaml)")  # fmt: skip
     fast = {network for network in shared if all(_is_fast(_on(lanes, network)) for lanes in usable.values())}
     taken = fast or shared
     order = list(dict.fromkeys(lane.network for lane in usable[all_lanes[0].node] if lane.network in taken))
     if not fast:
         order = order[:1]  # one way over the house's network: two interfaces on it are one cable to the switch
-    ends = tuple(End(node, tuple(_on(lanes, network) for network in order)) for node, lanes in usable.items())
-    _refuse_twice_the_same(ends)
-    return Way(ends, bool(fast), tuple(_cautions(all_lanes, ends, chosen, is_fast=bool(fast))))
+    ends = tuple(RouteEnd(node, tuple(_on(lanes, network) for network in order)) for node, lanes in usable.items())
+    _refuse_duplicate_address(ends)
+    return FabricRoute(ends, bool(fast), tuple(_cautions(all_lanes, ends, chosen, is_fast=bool(fast))))
 
 
-def environment(way: Way, node: NodeName) -> tuple[tuple[str, str], ...]:
+def build_nccl_environment(way: FabricRoute, node: NodeName) -> tuple[tuple[str, str], ...]:
     """Return what a node's container is told of the way, for NCCL, Gloo, UCX, MPI, Ray and vLLM."""
-    end = way.end_of(node)
+    end = way.route_end_of(node)
     name, network = end.lanes[0].interface, end.lanes[0].network
     env = {
         "NCCL_SOCKET_IFNAME": name,
@@ -71,7 +71,7 @@ def environment(way: Way, node: NodeName) -> tuple[tuple[str, str], ...]:
     return tuple(env.items())
 
 
-def _usable(each: NodeLanes, chosen: str | None) -> tuple[Lane, ...]:
+def _usable_lanes(each: NodeLanes, chosen: str | None) -> tuple[Lane, ...]:
     """Return a node's lanes that may be taken, the fast ones first; one that the config names leaves only its port's."""
     lanes = [lane for lane in each.lanes if not lane.interface.startswith(_NOT_OURS)]
     if chosen is None:
@@ -79,7 +79,7 @@ def _usable(each: NodeLanes, chosen: str | None) -> tuple[Lane, ...]:
     named = [lane for lane in lanes if lane.interface == chosen]
     if not named:
         there = ", ".join(lane.interface for lane in lanes) or "none"
-        raise Refused(
+        raise OperationRefused(
             f"{each.node} has no interface {chosen} with a carrier and an IPv4 address (it has: {there})",
             f"correct fabric: of {each.node} in the config, or give {chosen} an address",
         )
@@ -90,7 +90,7 @@ def _usable(each: NodeLanes, chosen: str | None) -> tuple[Lane, ...]:
 
 
 def _port(lane: Lane) -> str | None:
-    return None if lane.device is None else port_of(lane.device)
+    return None if lane.device is None else parse_port_number(lane.device)
 
 
 def _is_fast(lane: Lane) -> bool:
@@ -101,20 +101,20 @@ def _on(lanes: Sequence[Lane], network: str) -> Lane:
     return next(lane for lane in lanes if lane.network == network)
 
 
-def _refuse_twice_the_same(ends: Sequence[End]) -> None:
+def _refuse_duplicate_address(ends: Sequence[RouteEnd]) -> None:
     seen: dict[str, NodeName] = {}
     for end in ends:
         for lane in end.lanes:
             if lane.address in seen:
                 other = seen[lane.address]
-                raise Refused(
+                raise OperationRefused(
                     f"{other} and {end.node} both have the address {lane.address}",
                     f"give {lane.interface} on one of them another address of {lane.network}",
                 )
             seen[lane.address] = end.node
 
 
-def _no_way(usable: Mapping[NodeName, Sequence[Lane]], chosen: Mapping[NodeName, str]) -> str:
+def _describe_missing_route(usable: Mapping[NodeName, Sequence[Lane]], chosen: Mapping[NodeName, str]) -> str:
     def told(node: NodeName, lanes: Sequence[Lane]) -> str:
         named = f" (fabric: {chosen[node]})" if node in chosen else ""
         return f"{node} is on {', '.join(lane.network for lane in lanes) or 'none'}{named}"
@@ -123,7 +123,7 @@ def _no_way(usable: Mapping[NodeName, Sequence[Lane]], chosen: Mapping[NodeName,
 
 
 def _cautions(
-    all_lanes: Sequence[NodeLanes], ends: Sequence[End], chosen: Mapping[NodeName, str], *, is_fast: bool
+    all_lanes: Sequence[NodeLanes], ends: Sequence[RouteEnd], chosen: Mapping[NodeName, str], *, is_fast: bool
 ) -> list[str]:
     if not is_fast:
         name = ends[0].lanes[0].interface

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from sparkctl.errors import InvalidInput
 from sparkctl.files import open_regular
 from sparkctl.model.secrets import is_secret_name, redact
-from sparkctl.model.text import clean, shorten
+from sparkctl.model.text import sanitize_line, truncate_text
 
 _MOST = 1 << 20  # bytes of a file that are read for showing a line of it
 _WORDS = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class FilePosition:
     """A position in a file, lines and columns counted from 1; without a line it is a flag (``--set port=x``)."""
 
     file: str
@@ -28,25 +28,25 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FileIssue:
     """One thing that is wrong. As text: ``file:line:column: what; did you mean ...``, one printable line."""
 
-    place: Place
+    place: FilePosition
     message: str
 
     def __str__(self) -> str:
-        return redact(clean(f"{self.place}: {self.message}"))
+        return redact(sanitize_line(f"{self.place}: {self.message}"))
 
 
 class InvalidFile(InvalidInput):
     """A file, or a flag that changes its content, with faults. The message has one line for each."""
 
-    def __init__(self, faults: Iterable[Fault], hint: str | None = None) -> None:
-        self.faults = in_order(faults)
+    def __init__(self, faults: Iterable[FileIssue], hint: str | None = None) -> None:
+        self.faults = sort_issues(faults)
         super().__init__("\n".join(map(str, self.faults)), hint)
 
 
-def in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+def sort_issues(faults: Iterable[FileIssue]) -> tuple[FileIssue, ...]:
     """Return the faults without repeats, file by file as they came, from top to bottom in each."""
     unique = list(dict.fromkeys(faults))
     files = {fault.place.file: index for index, fault in reversed(list(enumerate(unique)))}
@@ -55,12 +55,12 @@ def in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     )
 
 
-def source_lines(places: Iterable[Place]) -> dict[Place, str]:
+def read_source_lines(places: Iterable[FilePosition]) -> dict[FilePosition, str]:
     """Return the line of the file for each place that has one, tabs as one blank so that columns count.
 
     A line that names a secret is left out, and what looks like one anywhere else is masked.
     """
-    found: dict[Place, str] = {}
+    found: dict[FilePosition, str] = {}
     files: dict[str, list[str]] = {}
     for place in places:
         if place.line is None:
@@ -73,10 +73,10 @@ def source_lines(places: Iterable[Place]) -> dict[Place, str]:
                 files[place.file] = []
         lines = files[place.file]
         if place.line <= len(lines) and not any(map(is_secret_name, _WORDS.findall(lines[place.line - 1]))):
-            found[place] = clean(redact(lines[place.line - 1].replace("\t", " ")))
+            found[place] = sanitize_line(redact(lines[place.line - 1].replace("\t", " ")))
     return found
 
 
-def quoted(text: object) -> str:
+def quote_source(text: object) -> str:
     """Return a piece of the file for a message: printable, short, secrets masked, in backticks."""
-    return f"`{redact(shorten(clean(str(text)), 60))}`"
+    return f"`{redact(truncate_text(sanitize_line(str(text)), 60))}`"

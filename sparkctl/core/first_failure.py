@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparkctl.model.node import NodeName
-from sparkctl.model.verdict import Cause
+from sparkctl.model.verdict import FailureCause
 
 # How a rank ends because another one has: no reason of its own.
-CONSEQUENCES = frozenset({Cause.WORKER_LOST, Cause.NCCL, Cause.RAY})
+CONSEQUENCE_CAUSES = frozenset({FailureCause.WORKER_LOST, FailureCause.NCCL, FailureCause.RAY})
 _LATER = 10.0  # seconds: what is silent, as a SIGKILL, is stamped by Docker after its partners have noticed
 
 
 @dataclass(frozen=True, slots=True)
-class Offset:
+class ClockOffset:
     """``ahead``: seconds by which a node's clock is ahead of ours, give or take ``doubt``."""
 
     ahead: float
@@ -26,27 +26,27 @@ class Offset:
 
 
 @dataclass(frozen=True, slots=True)
-class Failing:
+class RankFailure:
     """A rank that failed ``at`` (unix seconds of its node's clock; None: not known) of ``cause``; ``is_aftermath`` where all that
     it says is that something else went wrong before."""
 
     node: NodeName
-    cause: Cause
+    cause: FailureCause
     at: float | None
     is_aftermath: bool = False
 
 
-def offset(asked: float, answer: float, heard: float) -> Offset:
+def compute_clock_offset(asked: float, answer: float, heard: float) -> ClockOffset:
     """Return how far a clock is ahead that said ``answer``, asked and heard at these moments of ours, in seconds."""
-    return Offset(answer - (asked + heard) / 2, max(0.0, heard - asked) / 2)
+    return ClockOffset(answer - (asked + heard) / 2, max(0.0, heard - asked) / 2)
 
 
-def surest(offsets: Iterable[Offset]) -> Offset | None:
+def pick_most_precise(offsets: Iterable[ClockOffset]) -> ClockOffset | None:
     """Return the one with the least doubt, None of none."""
     return min(offsets, key=lambda one: one.doubt, default=None)
 
 
-def root(failures: Iterable[Failing], offsets: Mapping[NodeName, Offset]) -> Failing:
+def find_first_failure(failures: Iterable[RankFailure], offsets: Mapping[NodeName, ClockOffset]) -> RankFailure:
     """Return the failure that the others follow from: the first, by one clock.
 
     An aftermath is none while another rank says more: both may come within less than the clocks are known to. That another
@@ -54,7 +54,7 @@ def root(failures: Iterable[Failing], offsets: Mapping[NodeName, Offset]) -> Fai
     unless that came much later. Raises ValueError without failures.
     """
 
-    def ours(one: Failing) -> float:
+    def ours(one: RankFailure) -> float:
         known = offsets.get(one.node)
         return float("inf") if one.at is None else one.at - (known.ahead if known is not None else 0.0)
 
@@ -63,22 +63,24 @@ def root(failures: Iterable[Failing], offsets: Mapping[NodeName, Offset]) -> Fai
         raise ValueError("nothing failed")
     in_time = [one for one in every if not one.is_aftermath] or every
     first = in_time[0]
-    reasons = [one for one in in_time if one.cause not in CONSEQUENCES]
+    reasons = [one for one in in_time if one.cause not in CONSEQUENCE_CAUSES]
     if not reasons:
         return first
     own = _settled(reasons, ours, {node: known.doubt for node, known in offsets.items()})
     if first in reasons:
         return own
-    between = next((one for one in in_time if one.cause is not Cause.WORKER_LOST), None)
+    between = next((one for one in in_time if one.cause is not FailureCause.WORKER_LOST), None)
     if between is None or ours(own) <= ours(between) + _LATER:
         return own
     return between
 
 
-def _settled(in_time: Sequence[Failing], ours: Callable[[Failing], float], doubts: Mapping[NodeName, float]) -> Failing:
+def _settled(
+    in_time: Sequence[RankFailure], ours: Callable[[RankFailure], float], doubts: Mapping[NodeName, float]
+) -> RankFailure:
     """Return the first; of those that the clocks do not tell from it, whoever asks gets the same: by the node's name."""
 
-    def doubt(one: Failing) -> float:
+    def doubt(one: RankFailure) -> float:
         return doubts.get(one.node, 0.0)
 
     first = in_time[0]

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from sparkctl.core import catalogues, linting
-from sparkctl.model.lint import Lint
+from sparkctl.model.lint import LintRule
 from sparkctl.model.profile import Profile
 
-_NAMES = frozenset({Lint.UNKNOWN_FLAG, Lint.REMOVED_FLAG, Lint.AMBIGUOUS_FLAG})
+_NAMES = frozenset({LintRule.UNKNOWN_FLAG, LintRule.REMOVED_FLAG, LintRule.AMBIGUOUS_FLAG})
 
 
-def meant(engine: str, flag: str, version: str | None, image: str = "") -> str | None:
+def suggest_flag_name(engine: str, flag: str, version: str | None, image: str = "") -> str | None:
     """Return a sentence on a flag's name, without dashes as in ``args``: the near one, the new one, whose it is instead.
 
     ``version``: the engine's, None where nobody knows it: then the ``image``'s tag is asked, and without it the newest known
     one. None: nothing is to be said.
     """
-    chosen = catalogues.choose(engine, image, version)
+    chosen = catalogues.choose_catalogue(engine, image, version)
     if chosen is None:
         return None
     asked = Profile(name="asked", engine=engine, image="", origin="", shipped=False, args=((flag, True),))
-    found = next((one for one in linting.remarks(asked, chosen) if one.kind in _NAMES), None)
+    found = next((one for one in linting.lint_profile(asked, chosen) if one.kind in _NAMES), None)
     if found is None:
         return None
-    if chosen.basis is catalogues.Basis.EXACT:
+    if chosen.basis is catalogues.CatalogueMatch.EXACT:
         return found.message
     which = "the newest that is known" if chosen.version is None else f"the nearest to {chosen.version} that is known"
     return f"{found.message}: by the flags of {chosen.catalogue.version}, {which}"

@@ -7,20 +7,20 @@ import json
 from collections.abc import Callable
 
 from sparkctl.core.session import Session
-from sparkctl.errors import GuardSilent, GuardTrouble, NodeError
+from sparkctl.errors import GuardSilent, GuardUnavailable, NodeError
 from sparkctl.model.guard import (
     GuardEvent,
-    GuardRefused,
+    GuardProcess,
+    GuardReceipt,
+    GuardRefusal,
     GuardRole,
-    GuardStarted,
     GuardState,
-    Receipt,
     UnwatchReason,
 )
 from sparkctl.model.plan import GuardRule
-from sparkctl.model.text import clean
+from sparkctl.model.text import sanitize_line
 from sparkctl.probe import travel
-from sparkctl.probe.decode_guard import LINE_LIMIT, decode_said, decode_start
+from sparkctl.probe.decode_guard import LINE_LIMIT, decode_guard_line, decode_guard_start
 from sparkctl.wire.link import ByteReader, ByteWriter
 
 _START = 20.0  # seconds for Python, for sudo to ask whoever it asks, and for Docker's socket
@@ -34,7 +34,7 @@ _FORWARDING = (
 OnEvent = Callable[[GuardEvent], None]
 
 
-class GuardLink:
+class GuardClient:
     """Commands to the guard, one after the other, and its events as they come. Made by `start` and `attach`.
 
     Every command raises `GuardTrouble` where the guard refuses, is silent or has gone; `LinkLost` where the connection has.
@@ -46,11 +46,11 @@ class GuardLink:
         self._reader, self._writer = streams
         self._on_event = on_event
         self._asking = asyncio.Lock()
-        self._answers: asyncio.Queue[GuardState | Receipt | GuardRefused | Exception | None] = asyncio.Queue()
+        self._answers: asyncio.Queue[GuardState | GuardReceipt | GuardRefusal | Exception | None] = asyncio.Queue()
         self._listening = asyncio.create_task(self._listen())
 
     @classmethod
-    async def start(cls, session: Session, on_event: OnEvent) -> GuardLink:
+    async def start_guard(cls, session: Session, on_event: OnEvent) -> GuardClient:
         """Start the guard where none runs, and talk to it."""
         started = await _start(session)
         try:
@@ -64,7 +64,9 @@ class GuardLink:
         return link
 
     @classmethod
-    async def attach(cls, session: Session, socket: str, on_event: OnEvent = lambda event: None) -> GuardLink | None:
+    async def connect_guard(
+        cls, session: Session, socket: str, on_event: OnEvent = lambda event: None
+    ) -> GuardClient | None:
         """Talk to a guard that runs; None where nobody answers at its socket."""
         try:
             return cls(session, await session.link.open_unix(socket), on_event)
@@ -80,7 +82,7 @@ class GuardLink:
         """Return once the guard cannot be heard any more."""
         await asyncio.wait({self._listening})
 
-    async def watch(
+    async def watch_container(
         self,
         container: str,
         instance: str,
@@ -97,15 +99,15 @@ class GuardLink:
             floor=rule.floor, limit=rule.limit, port=port, health=health, cache_below=rule.cache_below,
         )  # fmt: skip
 
-    async def phase(self, container: str, weights: bool, within: float = _ANSWER) -> GuardState:
+    async def set_phase(self, container: str, weights: bool, within: float = _ANSWER) -> GuardState:
         """Say whether weights are being loaded now, which for four seconds allows dropping page cache."""
         return await self._told(within, do="phase", container=container, weights=weights)
 
-    async def unwatch(self, container: str, why: UnwatchReason, within: float = _ANSWER) -> GuardState:
+    async def unwatch_container(self, container: str, why: UnwatchReason, within: float = _ANSWER) -> GuardState:
         """End a watch."""
         return await self._told(within, do="unwatch", container=container, why=why)
 
-    async def state(self, within: float = _ANSWER) -> GuardState:
+    async def get_state(self, within: float = _ANSWER) -> GuardState:
         """Return what it says of itself, within so many seconds."""
         return await self._told(within, do="state")
 
@@ -118,14 +120,14 @@ class GuardLink:
     async def _told(self, within: float, **command: object) -> GuardState:
         answer = await self._ask(command, within)
         if not isinstance(answer, GuardState):
-            raise GuardTrouble(f"the guard on {self._node} answered something else to `{command['do']}`")
+            raise GuardUnavailable(f"the guard on {self._node} answered something else to `{command['do']}`")
         return answer
 
-    async def _ask(self, command: dict[str, object], within: float) -> GuardState | Receipt | None:
+    async def _ask(self, command: dict[str, object], within: float) -> GuardState | GuardReceipt | None:
         """Send one command and return its answer: they come in the order of the commands."""
         async with self._asking:
             if not self.is_open and self._answers.empty():
-                raise GuardTrouble(f"the guard on {self._node} has ended")
+                raise GuardUnavailable(f"the guard on {self._node} has ended")
             try:
                 async with asyncio.timeout(within):
                     self._writer.write(json.dumps(command, separators=(",", ":")).encode() + b"\n")
@@ -138,22 +140,22 @@ class GuardLink:
                     f"on {self._node}: ps -o pid,stat,etime,cmd -C sparkctl-guard   (stat T: somebody stopped it: kill -CONT PID)",
                 ) from late
             except OSError as gone:
-                raise GuardTrouble(f"the guard on {self._node} has ended") from gone
+                raise GuardUnavailable(f"the guard on {self._node} has ended") from gone
         if isinstance(answer, Exception):
             raise answer
-        if isinstance(answer, GuardRefused):
-            raise GuardTrouble(f"the guard on {self._node} refused: {clean(answer.what)}")
+        if isinstance(answer, GuardRefusal):
+            raise GuardUnavailable(f"the guard on {self._node} refused: {sanitize_line(answer.what)}")
         return answer
 
     async def _listen(self) -> None:
         """Read lines until the end of the socket, however it comes: whoever waits for an answer is told."""
         rest = b""
-        end: Exception = GuardTrouble(f"the guard on {self._node} has ended")
+        end: Exception = GuardUnavailable(f"the guard on {self._node} has ended")
         try:
             while data := await self._reader.read(_CHUNK):
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
-                    said = decode_said(line)
+                    said = decode_guard_line(line)
                     if isinstance(said, GuardEvent):
                         self._on_event(said)
                     else:
@@ -165,40 +167,40 @@ class GuardLink:
         except OSError:
             pass  # a local guard that was killed
         except ValueError as wrong:
-            end = GuardTrouble(f"the guard on {self._node} says something else ({wrong})")
+            end = GuardUnavailable(f"the guard on {self._node} says something else ({wrong})")
         finally:
             self._answers.put_nowait(end)
 
 
-async def _reached(session: Session, started: GuardStarted) -> tuple[ByteReader, ByteWriter]:
+async def _reached(session: Session, started: GuardProcess) -> tuple[ByteReader, ByteWriter]:
     try:
         return await session.link.open_unix(started.socket)
     except OSError as refused:
-        raise GuardTrouble(
+        raise GuardUnavailable(
             f"the guard runs on {session.node.name}, and its socket cannot be reached ({refused})", _FORWARDING
         ) from refused
 
 
-async def _start(session: Session) -> GuardStarted:
+async def _start(session: Session) -> GuardProcess:
     """Run the guard's start to its one line."""
-    name, start = session.node.name, travel.start_guard()
+    name, start = session.node.name, travel.guard_program()
     try:
-        held = await session.link.hold(start.argv)
+        held = await session.link.start_process(start.argv)
     except OSError as missing:
-        raise GuardTrouble(f"no guard on {name}: {missing}", _PYTHON) from missing
+        raise GuardUnavailable(f"no guard on {name}: {missing}", _PYTHON) from missing
     try:
         async with asyncio.timeout(_START):
             await held.write(start.stdin)
             while line := await held.readline():
                 if line.startswith(b'{"probe"'):  # a login shell may greet first
-                    said = decode_start(line)
-                    if isinstance(said, GuardRefused):
-                        raise GuardTrouble(f"no guard on {name}: {clean(said.what)}")
+                    said = decode_guard_start(line)
+                    if isinstance(said, GuardRefusal):
+                        raise GuardUnavailable(f"no guard on {name}: {sanitize_line(said.what)}")
                     return said
     except TimeoutError as late:
-        raise GuardTrouble(f"no guard on {name}: it did not start within {_START:.0f} s") from late
+        raise GuardUnavailable(f"no guard on {name}: it did not start within {_START:.0f} s") from late
     except ValueError as wrong:
-        raise GuardTrouble(f"no guard on {name}: its start said something else ({wrong})", _PYTHON) from wrong
+        raise GuardUnavailable(f"no guard on {name}: its start said something else ({wrong})", _PYTHON) from wrong
     finally:
         await held.release()
-    raise GuardTrouble(f"no guard on {name}: its start ended without a word", _PYTHON)
+    raise GuardUnavailable(f"no guard on {name}: its start ended without a word", _PYTHON)

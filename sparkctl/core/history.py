@@ -11,21 +11,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparkctl.core.expectation import expectation, is_duration, is_size
-from sparkctl.core.history_file import HistoryFile, Unusable
-from sparkctl.core.log_files import LogFiles
-from sparkctl.model.fit import Seen
-from sparkctl.model.history import Kind, Operation, Share
+from sparkctl.core.expectation import estimate_durations, is_duration, is_size
+from sparkctl.core.history_file import DatabaseUnavailable, HistoryDatabase
+from sparkctl.core.log_files import LogArchive
+from sparkctl.model.fit import MeasuredPeak
+from sparkctl.model.history import NodeResult, OperationKind, OperationRecord
 from sparkctl.model.node import NodeName
-from sparkctl.model.phase import Expectation, PartTime
-from sparkctl.model.verdict import present_name
+from sparkctl.model.phase import ExpectedDurations, PhaseDuration
+from sparkctl.model.verdict import normalize_cause_name
 
 if TYPE_CHECKING:
     import sqlite3
 
     from sparkctl.core.clock import Clock
-    from sparkctl.core.history_entry import Entry
-    from sparkctl.core.history_tables import Kept
+    from sparkctl.core.history_entry import OperationRecorder
+    from sparkctl.core.history_tables import StoredOperation
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ class LastStart:
     failed: str | None = None
 
 
-class History(LogFiles):
+class OperationHistory(LogArchive):
     """The state directory. A file that is damaged or in the way costs its own content, never the verb."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self._file = HistoryFile(directory, self._take_over)
+        self._file = HistoryDatabase(directory, self._take_over)
 
-    def remember_start(
+    def record_start(
         self,
         profile: str,
         digest: str,
@@ -56,7 +56,7 @@ class History(LogFiles):
         when: float | None = None,
         *,
         kind: str = "",
-        parts: Sequence[PartTime] = (),
+        parts: Sequence[PhaseDuration] = (),
         has_joined: bool = False,
         peak: int | None = None,
         estimated: int | None = None,
@@ -66,30 +66,30 @@ class History(LogFiles):
         ``kind`` is what `expectation.kind_of` gives. Of a start that was joined while it ran already, the seconds are
         not its own: nothing is expected of it. ``peak``: bytes that it took, ``estimated`` what its sum had said.
         """
-        share = Share(
+        share = NodeResult(
             NodeName(node), profile, seconds=seconds, parts=tuple(parts), peak=peak or None,
             estimated=estimated if peak else None, has_joined=has_joined or None,
         )  # fmt: skip
         self._put(profile, digest, kind or None, share, time.time() if when is None else when)
 
-    def remember_failure(self, profile: str, digest: str, node: str, cause: str, container: str, when: float) -> None:
+    def record_failure(self, profile: str, digest: str, node: str, cause: str, container: str, when: float) -> None:
         """Note that a start failed at unix time ``when``. The same container twice counts once."""
-        share = Share(NodeName(node), profile, container=container[:12], cause=cause)
+        share = NodeResult(NodeName(node), profile, container=container[:12], cause=cause)
         self._put(profile, digest, None, share, when)
 
-    def _put(self, profile: str, digest: str, alike: str | None, share: Share, when: float) -> None:
+    def _put(self, profile: str, digest: str, alike: str | None, share: NodeResult, when: float) -> None:
         """Keep a start of which nothing else is known; a failed one beside what is known of its container."""
         from sparkctl.core import history_tables
 
         def keep(file: sqlite3.Connection) -> None:
             if share.cause is None or not history_tables.add_cause(file, profile, share, when):
-                one = Operation(
-                    0, Kind.START, max(0.0, when - (share.seconds or 0.0)), "", (share.node,), profile, profile, digest or None,
+                one = OperationRecord(
+                    0, OperationKind.START, max(0.0, when - (share.seconds or 0.0)), "", (share.node,), profile, profile, digest or None,
                     alike=alike, ended=when, seconds=share.seconds, shares=(share,),
                     outcome="ready" if share.cause is None else "failed",
                 )  # fmt: skip
-                history_tables.put(file, secrets.token_hex(12), None, ("", 0), one, when)
-                history_tables.prune(file)
+                history_tables.write_operation(file, secrets.token_hex(12), None, ("", 0), one, when)
+                history_tables.delete_oldest(file)
 
         self._write(keep)
 
@@ -104,18 +104,18 @@ class History(LogFiles):
             if is_duration(record.get("seconds")):
                 found.clear()
             elif isinstance(record.get("failed"), str) and record["ts"] >= earliest:
-                cause = present_name(record["failed"])
+                cause = normalize_cause_name(record["failed"])
                 found.setdefault(str(record.get("container")), (float(record["ts"]), cause))
         return tuple(found.values())
 
-    def seen(self, digest: str, node: str) -> Seen | None:
+    def get_measured_peak(self, digest: str, node: str) -> MeasuredPeak | None:
         """Return what the last start of this very profile took: on this node, else on another."""
         good = [one for one in self._start_records() if one.get("hash") == digest and is_size(one.get("peak"))]
         last = ([one for one in good if one.get("node") == node] or good)[-1:]
         if not last:
             return None
         said = last[0].get("estimated")
-        return Seen(int(last[0]["peak"]), said if is_size(said) else None)
+        return MeasuredPeak(int(last[0]["peak"]), said if is_size(said) else None)
 
     def was_ready(self, digest: str) -> bool:
         """Tell whether a start of this very profile went well, wherever."""
@@ -126,9 +126,9 @@ class History(LogFiles):
         last = [one for one in self._records() if one.get("hash") == digest][-1:]
         return bool(last) and last[0].get("failed") == cause
 
-    def expected(self, profile: str, digest: str, node: str, kind: str = "") -> Expectation:
+    def expected(self, profile: str, digest: str, node: str, kind: str = "") -> ExpectedDurations:
         """Return how long a start usually takes, and each of its parts; see `expectation`."""
-        return expectation(self._records(), profile, digest, node, kind)
+        return estimate_durations(self._records(), profile, digest, node, kind)
 
     def recent_profiles(self, most: int) -> tuple[str, ...]:
         """Return the names of the profiles that were started last, the latest first."""
@@ -154,7 +154,7 @@ class History(LogFiles):
                 last[profile] = LastStart(profile, node, float(when), failed=failed)
             numbers[profile] = max(numbers.get(profile, 0), int(record["operation"]))
         nothing: list[dict[str, Any]] = []
-        for record in self._file.read(history_tables.finished, nothing):
+        for record in self._file.read(history_tables.list_finished_switches, nothing):
             profile, when, nodes = str(record["profile"]), record["ts"], _nodes(record)
             is_later = numbers.get(profile, 0) < int(record["operation"])
             if nodes and _is_time(when) and is_later:  # a start that was left, and then finished
@@ -163,31 +163,31 @@ class History(LogFiles):
 
     # operations
 
-    def begin(
+    def begin_operation(
         self,
-        kind: Kind,
+        kind: OperationKind,
         clock: Clock,
         operator: str,
         nodes: Sequence[NodeName],
-        parent: Entry | None = None,
+        parent: OperationRecorder | None = None,
         **facts: Any,
-    ) -> Entry:
+    ) -> OperationRecorder:
         """Begin a row: ``facts`` are fields of `Operation`. Whoever does the work ends it. Never raises."""
-        from sparkctl.core.history_entry import Entry
+        from sparkctl.core.history_entry import OperationRecorder
 
-        operation = Operation(0, kind, clock.now(), operator, tuple(nodes), **facts)
-        return Entry(self._file, clock, operation, parent)
+        operation = OperationRecord(0, kind, clock.unix_time(), operator, tuple(nodes), **facts)
+        return OperationRecorder(self._file, clock, operation, parent)
 
-    def settle(self, key: str, why: str, now: float) -> None:
+    def close_operation(self, key: str, why: str, now: float) -> None:
         """Note that somebody else finished the operation of this key, where it was begun from here. Never raises."""
         from sparkctl.core import history_tables
 
-        with suppress(Unusable):
+        with suppress(DatabaseUnavailable):
             self._file.write(lambda file: history_tables.settle(file, key, "interrupted", why, now))
 
-    def word(self) -> str | None:
+    def take_warning(self) -> str | None:
         """Return what is wrong with the history's file and was not said yet."""
-        return self._file.word()
+        return self._file.take_warning()
 
     @property
     def is_unreadable(self) -> bool:
@@ -196,73 +196,79 @@ class History(LogFiles):
 
     def operations(
         self, profile: str | None = None, node: str | None = None, *, failed: bool = False, most: int = 50
-    ) -> tuple[Operation, ...]:
+    ) -> tuple[OperationRecord, ...]:
         """Return what was done, the latest first: of a profile or an instance, on a node, only what did not go well; at
         ``most`` so many, or with -1 all."""
         from sparkctl.core import history_tables
 
-        nothing: list[Kept] = []
+        nothing: list[StoredOperation] = []
         found = self._file.read(
-            lambda file: history_tables.operations(file, profile=profile, node=node, most=-1 if failed else most),
+            lambda file: history_tables.query_operations(file, profile=profile, node=node, most=-1 if failed else most),
             nothing,
         )
         told = (_alive(one) for one in found)
         wanted = [one for one in told if one.has_failed or not failed]
         return tuple(wanted if most < 0 else wanted[:most])
 
-    def operation(self, number: int) -> Operation | None:
+    def operation(self, number: int) -> OperationRecord | None:
         """Return the operation of this number, None where there is none."""
         from sparkctl.core import history_tables
 
-        nothing: list[Kept] = []
-        found = self._file.read(lambda file: history_tables.operations(file, number=number), nothing)
+        nothing: list[StoredOperation] = []
+        found = self._file.read(lambda file: history_tables.query_operations(file, number=number), nothing)
         return next((_alive(one) for one in found), None)
 
-    def parts_of(self, one: Operation) -> tuple[Operation, ...]:
+    def parts_of(self, one: OperationRecord) -> tuple[OperationRecord, ...]:
         """Return the starts and stops that a switch was made of, the first one first."""
         from sparkctl.core import history_tables
 
-        nothing: list[Kept] = []
-        found = self._file.read(lambda file: history_tables.operations(file, parent=one.id), nothing)
+        nothing: list[StoredOperation] = []
+        found = self._file.read(lambda file: history_tables.query_operations(file, parent=one.id), nothing)
         return tuple(_alive(each) for each in reversed(found))
 
-    def worked_before(self, one: Operation) -> Operation | None:
+    def find_last_good_start(self, one: OperationRecord) -> OperationRecord | None:
         """Return the last start before this operation that went well: of the same instance, on the same nodes if there was
         one there, else wherever; None where there was none."""
         from sparkctl.core import history_tables
 
-        nothing: list[Kept] = []
+        nothing: list[StoredOperation] = []
         found = self._file.read(
-            lambda file: history_tables.operations(file, profile=one.instance or one.profile, before=one.id, most=-1),
+            lambda file: history_tables.query_operations(
+                file, profile=one.instance or one.profile, before=one.id, most=-1
+            ),
             nothing,
         )
-        starts = [_alive(each) for each in found if each.operation.kind is Kind.START]
+        starts = [_alive(each) for each in found if each.operation.kind is OperationKind.START]
         good = [each for each in starts if each.outcome == "ready"]
         return next((each for each in good if set(each.nodes) == set(one.nodes)), good[0] if good else None)
 
-    def saw(self, container: str, accept_length: float | None, tokens_per_second: float | None) -> None:
+    def record_engine_figures(
+        self, container: str, accept_length: float | None, tokens_per_second: float | None
+    ) -> None:
         """Keep with its start what was seen of an engine while it ran. Never raises."""
         from sparkctl.core import history_tables
 
         if not self._file.path.exists():
             return  # of no start that was done from here
-        with suppress(Unusable):
-            self._file.write(lambda file: history_tables.saw(file, container[:12], accept_length, tokens_per_second))
+        with suppress(DatabaseUnavailable):
+            self._file.write(
+                lambda file: history_tables.write_engine_figures(file, container[:12], accept_length, tokens_per_second)
+            )
 
     def _write(self, work: Callable[[sqlite3.Connection], None]) -> None:
         try:
             self._file.write(work)
-        except Unusable as error:
+        except DatabaseUnavailable as error:
             raise OSError(str(error)) from error
 
     def _take_over(self, file: sqlite3.Connection) -> None:
         """Take over what an earlier sparkctl kept, once, and keep its file under another name."""
         from sparkctl.core import history_tables
-        from sparkctl.core.starts import content_of, migrated, records
+        from sparkctl.core.starts import archive_legacy_file, hash_legacy_file, read_legacy_starts
 
         path = self.directory / "starts.jsonl"
-        history_tables.take_over(file, records(path), content_of(path), time.time())
-        migrated(path)
+        history_tables.take_over(file, read_legacy_starts(path), hash_legacy_file(path), time.time())
+        archive_legacy_file(path)
 
     def _start_records(self) -> list[dict[str, Any]]:
         return [record for record in self._records() if is_duration(record.get("seconds"))]
@@ -270,7 +276,7 @@ class History(LogFiles):
     def _records(self) -> list[dict[str, Any]]:
         from sparkctl.core import history_tables
 
-        return self._file.read(history_tables.told, [])
+        return self._file.read(history_tables.list_start_results, [])
 
 
 def _nodes(record: Mapping[str, Any]) -> list[str]:
@@ -278,7 +284,7 @@ def _nodes(record: Mapping[str, Any]) -> list[str]:
     return nodes if isinstance(nodes, list) else []
 
 
-def _alive(kept: Kept) -> Operation:
+def _alive(kept: StoredOperation) -> OperationRecord:
     """Return an operation with whether it still goes on; None stays where another machine began it."""
     one = kept.operation
     if one.outcome is not None:

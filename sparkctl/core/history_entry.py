@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sparkctl.core.history_file import HistoryFile, Unusable
-from sparkctl.core.record import plain, rebuilt
-from sparkctl.core.scrub import Scrubber
-from sparkctl.model.history import Operation, Share
+from sparkctl.core.history_file import DatabaseUnavailable, HistoryDatabase
+from sparkctl.core.record import from_json_data, to_json_data
+from sparkctl.core.scrub import Redactor
+from sparkctl.model.history import NodeResult, OperationRecord
 from sparkctl.model.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -22,20 +22,22 @@ if TYPE_CHECKING:
     from sparkctl.core.clock import Clock
 
 
-class Entry:
+class OperationRecorder:
     """What is known of an operation so far; `note` adds to it. A history that cannot be written costs the row alone.
 
     What was not written at one word is written at the next: the whole row goes each time.
     """
 
-    def __init__(self, file: HistoryFile, clock: Clock, operation: Operation, parent: Entry | None = None) -> None:
+    def __init__(
+        self, file: HistoryDatabase, clock: Clock, operation: OperationRecord, parent: OperationRecorder | None = None
+    ) -> None:
         self.operation = operation
         self._file, self._clock, self._parent = file, clock, parent
         self._key = secrets.token_hex(12)
         self._secrets: frozenset[str] = frozenset()
         self._masked: dict[str, str] = {}  # what was looked through already, and what came of it: it is written often
         self._is_dropped = False
-        file.hold()
+        file.keep_open()
 
     @property
     def key(self) -> str:
@@ -47,40 +49,40 @@ class Entry:
         """Tell whether its end is known."""
         return self.operation.outcome is not None
 
-    def hide(self, values: Iterable[str]) -> None:
+    def redact_values(self, values: Iterable[str]) -> None:
         """Let these secrets not be written, wherever they turn up."""
         self._secrets |= frozenset(values)
         self._masked.clear()
 
-    def note(self, share: Share) -> None:
+    def record_node_result(self, share: NodeResult) -> None:
         """Add what is known of the part of a node; what is None in it says nothing."""
         shares = self.operation.shares
         there = next((one for one in shares if (one.node, one.instance) == (share.node, share.instance)), None)
         if there is None:
-            self.know(shares=(*shares, share))
+            self.record_facts(shares=(*shares, share))
         else:
-            both = there.with_more(share)
-            self.know(shares=tuple(both if one is there else one for one in shares))
+            both = there.merge_result(share)
+            self.record_facts(shares=tuple(both if one is there else one for one in shares))
 
-    def know(self, **facts: object) -> None:
+    def record_facts(self, **facts: object) -> None:
         """Add what is known of the whole: fields of `Operation`; the values given replace what was there."""
         self.operation = replace(self.operation, **facts)  # type: ignore[arg-type]
         self._write()
 
-    def end(self, outcome: str, exit_code: int | None, **facts: object) -> None:
+    def record_end(self, outcome: str, exit_code: int | None, **facts: object) -> None:
         """Note how it ended; the first end counts."""
         if not (self.is_over or self._is_dropped):
-            self.know(ended=self._clock.now(), outcome=outcome, exit_code=exit_code, **facts)
-            self._file.release()
+            self.record_facts(ended=self._clock.unix_time(), outcome=outcome, exit_code=exit_code, **facts)
+            self._file.release_file()
 
-    def drop(self) -> None:
+    def delete_row(self) -> None:
         """Take the row out again: nothing was done."""
         from sparkctl.core import history_tables
 
         if not self.is_over:
-            self._file.release()
+            self._file.release_file()
         self._is_dropped = True
-        with suppress(Unusable):  # it has been noted in words, see `HistoryFile.word`; so below
+        with suppress(DatabaseUnavailable):  # it has been noted in words, see `HistoryFile.word`; so below
             self._file.write(lambda file: history_tables.drop(file, self._key))
 
     def _write(self) -> None:
@@ -89,25 +91,25 @@ class Entry:
         if self._is_dropped:
             return
         parent = None if self._parent is None else self._parent._key
-        shown, where, now = self._shown(), (socket.gethostname(), os.getpid()), self._clock.now()
+        shown, where, now = self._shown(), (socket.gethostname(), os.getpid()), self._clock.unix_time()
 
         def write(file: sqlite3.Connection) -> None:
-            history_tables.put(file, self._key, parent, where, shown, now)
-            history_tables.prune(file)
+            history_tables.write_operation(file, self._key, parent, where, shown, now)
+            history_tables.delete_oldest(file)
 
-        with suppress(Unusable):
+        with suppress(DatabaseUnavailable):
             self._file.write(write)
 
-    def _shown(self) -> Operation:
+    def _shown(self) -> OperationRecord:
         """Return the operation without secrets."""
-        one, scrub = self.operation, Scrubber(self._secrets)
+        one, scrub = self.operation, Redactor(self._secrets)
 
         def text(value: str | None) -> str | None:
             if value is not None and value not in self._masked:
-                self._masked[value] = scrub.text(value)
+                self._masked[value] = scrub.redact_text(value)
             return None if value is None else self._masked[value]
 
-        verdict = None if one.verdict is None else rebuilt(Verdict, scrub.data(plain(one.verdict)))  # type: ignore[arg-type]
+        verdict = None if one.verdict is None else from_json_data(Verdict, scrub.redact_json(to_json_data(one.verdict)))  # type: ignore[arg-type]
         return replace(
             one,
             text=text(one.text), image=text(one.image), command=text(one.command), why=text(one.why), hint=text(one.hint),

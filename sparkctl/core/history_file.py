@@ -59,11 +59,11 @@ SCHEMA: tuple[str, ...] = (
 VERSION = len(SCHEMA)
 
 
-class Unusable(Exception):
+class DatabaseUnavailable(Exception):
     """The file can be neither read nor written now, in words."""
 
 
-class HistoryFile:
+class HistoryDatabase:
     """``history.db`` in ``directory``. ``take_over`` is given the open file once, before anything else is done with it.
 
     What is wrong is said once, by whoever asks first with `word`. ``is_unreadable``: what was read last could not be.
@@ -81,7 +81,7 @@ class HistoryFile:
         self._which = (0, 0)  # device and inode of that
         self._holders = 0
 
-    def word(self) -> str | None:
+    def take_warning(self) -> str | None:
         """Return what went wrong and was not said yet, None where nothing did."""
         return self._unsaid.pop(0) if self._unsaid else None
 
@@ -96,7 +96,7 @@ class HistoryFile:
             return self._do(work, writes=False) if self._is_there() else nothing
         except OSError as error:
             self._complain(error)
-        except Unusable:
+        except DatabaseUnavailable:
             pass
         self.is_unreadable = True
         return nothing
@@ -115,20 +115,20 @@ class HistoryFile:
                 except sqlite3.DatabaseError as error:
                     if _code(error) not in (_CORRUPT, _NO_DATABASE):
                         raise
-                    self._set_aside()
+                    self._move_damaged_file()
                     done = self._once(work, writes=writes)
-            except (sqlite3.Error, OSError, Unusable) as error:
+            except (sqlite3.Error, OSError, DatabaseUnavailable) as error:
                 self._waited += time.monotonic() - began
-                raise Unusable(self._complain(error)) from error
+                raise DatabaseUnavailable(self._complain(error)) from error
         self._waited = 0.0
         return done
 
-    def hold(self) -> None:
+    def keep_open(self) -> None:
         """Keep the file open between writes, until `release`: closing it is what takes long, ten times what a write does."""
         with self._lock:
             self._holders += 1
 
-    def release(self) -> None:
+    def release_file(self) -> None:
         """Close it, where nobody else holds it."""
         with self._lock:
             self._holders -= 1
@@ -145,7 +145,7 @@ class HistoryFile:
         try:
             is_ours = self._prepare(file)
             if writes and not is_ours:
-                raise Unusable(f"{self.path} is of a newer sparkctl, and this one only reads it")
+                raise DatabaseUnavailable(f"{self.path} is of a newer sparkctl, and this one only reads it")
             file.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             done = work(file)
             file.execute("COMMIT")
@@ -196,16 +196,16 @@ class HistoryFile:
         """Make the tables where there are none, and take over what was kept before; return whether it may be written."""
         version, application = _pragma(file, "user_version"), _pragma(file, "application_id")
         if application not in (0, APPLICATION) or (application == 0 and _has_tables(file)):
-            raise Unusable(f"{self.path} belongs to another program and is left alone")
+            raise DatabaseUnavailable(f"{self.path} belongs to another program and is left alone")
         if version > VERSION:
             return False
         if version < VERSION:
-            _bring_up(file)
+            _migrate_schema(file)
         if self.path.with_name("starts.jsonl").exists():
             self._take_over(file)
         return True
 
-    def _set_aside(self) -> None:
+    def _move_damaged_file(self) -> None:
         """Put a damaged file out of the way under another name; nobody loses a whole one to a second process that saw it."""
         import sqlite3
 
@@ -226,7 +226,7 @@ class HistoryFile:
         self._say(f"{self.path} was damaged and is now {aside.name}; the history begins anew")
 
     def _complain(self, error: Exception) -> str:
-        if isinstance(error, Unusable):
+        if isinstance(error, DatabaseUnavailable):
             what = str(error)
         elif (code := _code(error)) in (_BUSY, _LOCKED):
             what = f"{self.path} is locked by another program"
@@ -235,7 +235,9 @@ class HistoryFile:
         else:
             what = f"{getattr(error, 'filename', None) or self.path} cannot be used: {getattr(error, 'strerror', None) or error}"
         self._say(
-            f"{what}; the history goes on without it" if isinstance(error, Unusable) else f"{what}; nothing is kept"
+            f"{what}; the history goes on without it"
+            if isinstance(error, DatabaseUnavailable)
+            else f"{what}; nothing is kept"
         )
         return what
 
@@ -261,7 +263,7 @@ def _lies_there(path: Path) -> bool:
     return True
 
 
-def _bring_up(file: sqlite3.Connection) -> None:
+def _migrate_schema(file: sqlite3.Connection) -> None:
     """Bring the file to this version, all steps or none; two at once wait for each other."""
     file.execute("PRAGMA journal_mode = WAL").fetchone()
     file.execute("BEGIN IMMEDIATE")

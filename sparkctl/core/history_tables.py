@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sparkctl.core.expectation import is_duration, readable, written
-from sparkctl.core.record import plain, rebuilt
-from sparkctl.model.history import Kind, Moment, Operation, Share
+from sparkctl.core.expectation import decode_durations, encode_durations, is_duration
+from sparkctl.core.record import from_json_data, to_json_data
+from sparkctl.model.history import NodeResult, OperationKind, OperationRecord, StepRecord
 from sparkctl.model.node import NodeName
-from sparkctl.model.phase import Expectation
+from sparkctl.model.phase import ExpectedDurations
 from sparkctl.model.verdict import Verdict
 
 _KEPT = 3000  # operations; the oldest go
@@ -21,20 +21,20 @@ _TOLD = 500  # starts that `told` returns
 _PLAIN = ("profile", "instance", "hash", "text", "engine", "image", "alike", "command", "ended", "seconds", "outcome",
           "exit_code", "why", "hint")  # fmt: skip
 _END = ("ended", "outcome", "exit_code", "why")  # whoever finished it may have written them: the first end counts
-_SHARE = tuple(one.name for one in fields(Share) if one.name not in ("node", "instance", "parts"))
+_SHARE = tuple(one.name for one in fields(NodeResult) if one.name not in ("node", "instance", "parts"))
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredOperation:
     """An operation as it lies there, and the process that did it."""
 
-    operation: Operation
+    operation: OperationRecord
     host: str | None
     pid: int | None
 
 
-def put(
-    file: sqlite3.Connection, key: str, parent: str | None, where: tuple[str, int], one: Operation, now: float
+def write_operation(
+    file: sqlite3.Connection, key: str, parent: str | None, where: tuple[str, int], one: OperationRecord, now: float
 ) -> int:
     """Write an operation with all its shares, over what was written of it before; return its number.
 
@@ -43,7 +43,7 @@ def put(
     columns = {
         "key": key, "parent": parent, "kind": str(one.kind), "began": one.began, "operator": one.operator,
         "host": where[0], "pid": where[1], "nodes": json.dumps(one.nodes), "verdict": _json(one.verdict),
-        "usual": one.usual.seconds, "usual_parts": _json(readable(one.usual.parts)) if one.usual.parts else None,
+        "usual": one.usual.seconds, "usual_parts": _json(encode_durations(one.usual.parts)) if one.usual.parts else None,
         "moments": _json(one.moments) if one.moments else None,
     } | {name: getattr(one, name) for name in _PLAIN}  # fmt: skip
     there = file.execute("SELECT id FROM operations WHERE key = ?", (key,)).fetchone()
@@ -64,10 +64,10 @@ def put(
     return number
 
 
-def _put_share(file: sqlite3.Connection, number: int, one: Share, now: float) -> None:
+def _put_share(file: sqlite3.Connection, number: int, one: NodeResult, now: float) -> None:
     columns: dict[str, object] = {"operation": number, "node": one.node, "instance": one.instance}
     columns |= {name: getattr(one, name) for name in _SHARE}
-    columns["parts"] = _json(readable(one.parts)) if one.parts else None
+    columns["parts"] = _json(encode_durations(one.parts)) if one.parts else None
     names, marks = ", ".join(columns), ", ".join("?" * len(columns))
     own = [name for name in columns if name not in ("operation", "node", "instance")]
     changes = ", ".join(f"{name} = coalesce(excluded.{name}, {name})" for name in own)  # others may have added theirs
@@ -76,10 +76,10 @@ def _put_share(file: sqlite3.Connection, number: int, one: Share, now: float) ->
         tuple(columns.values()),
     )
     if one.seconds is not None or one.cause is not None:
-        tell(file, number, one.node, one.instance, now)
+        mark_start_ended(file, number, one.node, one.instance, now)
 
 
-def tell(file: sqlite3.Connection, number: int, node: str, instance: str, now: float) -> None:
+def mark_start_ended(file: sqlite3.Connection, number: int, node: str, instance: str, now: float) -> None:
     """Note that it has become known how a start ended: the order in which that was counts, whatever clocks say."""
     file.execute(
         "UPDATE shares SET told = (SELECT coalesce(max(told), 0) + 1 FROM shares), told_at = ? "
@@ -88,7 +88,7 @@ def tell(file: sqlite3.Connection, number: int, node: str, instance: str, now: f
     )
 
 
-def add_cause(file: sqlite3.Connection, profile: str, share: Share, now: float) -> bool:
+def add_cause(file: sqlite3.Connection, profile: str, share: NodeResult, now: float) -> bool:
     """Note why the start of a container failed with what is known of that start; False where nothing is, or it ended well."""
     row = file.execute(
         "SELECT operation, instance, seconds FROM shares WHERE container LIKE ? || '%' AND node = ? "
@@ -101,11 +101,13 @@ def add_cause(file: sqlite3.Connection, profile: str, share: Share, now: float) 
         "UPDATE shares SET cause = coalesce(cause, ?) WHERE operation = ? AND node = ? AND instance = ?",
         (share.cause, row["operation"], share.node, row["instance"]),
     )
-    tell(file, row["operation"], share.node, row["instance"], now)
+    mark_start_ended(file, row["operation"], share.node, row["instance"], now)
     return True
 
 
-def saw(file: sqlite3.Connection, container: str, accept_length: float | None, tokens_per_second: float | None) -> None:
+def write_engine_figures(
+    file: sqlite3.Connection, container: str, accept_length: float | None, tokens_per_second: float | None
+) -> None:
     """Keep what was seen of an engine with the start of its container."""
     file.execute(
         "UPDATE shares SET accept_length = coalesce(?, accept_length), tokens_per_second = coalesce(?, tokens_per_second) "
@@ -114,7 +116,7 @@ def saw(file: sqlite3.Connection, container: str, accept_length: float | None, t
     )
 
 
-def prune(file: sqlite3.Connection) -> None:
+def delete_oldest(file: sqlite3.Connection) -> None:
     """Let the oldest operations go, where there are too many."""
     oldest = "(SELECT id FROM operations ORDER BY id DESC LIMIT 1 OFFSET ?)"
     file.execute(f"DELETE FROM shares WHERE operation <= {oldest}", (_KEPT,))  # noqa: S608
@@ -142,7 +144,7 @@ def settle(file: sqlite3.Connection, key: str, outcome: str, why: str, now: floa
     )
 
 
-def finished(file: sqlite3.Connection) -> list[dict[str, Any]]:
+def list_finished_switches(file: sqlite3.Connection) -> list[dict[str, Any]]:
     """Return each profile's last switch that came to a ready model, whoever had begun its start: its number, when it ended, on
     which nodes. The last is the one with the highest number: a clock may have been set back."""
     found = file.execute(
@@ -152,7 +154,7 @@ def finished(file: sqlite3.Connection) -> list[dict[str, Any]]:
     return [dict(row) | {"nodes": _data(row["nodes"])} for row in found]
 
 
-def told(file: sqlite3.Connection) -> list[dict[str, Any]]:
+def list_start_results(file: sqlite3.Connection) -> list[dict[str, Any]]:
     """Return how the last starts ended, in the order in which that became known, as `expectation` reads them: of a model
     over several Sparks one for each rank, all with its ``nodes``, the head's first."""
     found = file.execute(
@@ -165,10 +167,10 @@ def told(file: sqlite3.Connection) -> list[dict[str, Any]]:
     return [dict(row) | {"parts": _data(row["parts"]), "nodes": _data(row["nodes"])} for row in reversed(found)]
 
 
-def operations(
+def query_operations(
     file: sqlite3.Connection, *, profile: str | None = None, node: str | None = None, most: int = 100,
     number: int | None = None, before: int | None = None, parent: int | None = None,
-) -> list[Kept]:  # fmt: skip
+) -> list[StoredOperation]:  # fmt: skip
     """Return operations, the newest first, each with host and process: of a profile or instance, on a node, of a number."""
     of_profile = (
         "(o.profile = :profile OR o.instance = :profile "
@@ -187,18 +189,21 @@ def operations(
         {"profile": profile, "node": node, "number": number, "before": before, "parent": parent, "most": most},
     ).fetchall()
     shares = _shares(file, [row["id"] for row in rows])
-    return [Kept(_operation(row, shares.get(row["id"], ())), _text(row["host"]), _count(row["pid"])) for row in rows]
+    return [
+        StoredOperation(_operation(row, shares.get(row["id"], ())), _text(row["host"]), _count(row["pid"]))
+        for row in rows
+    ]
 
 
-def _shares(file: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, tuple[Share, ...]]:
-    found: dict[int, tuple[Share, ...]] = {}
+def _shares(file: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, tuple[NodeResult, ...]]:
+    found: dict[int, tuple[NodeResult, ...]] = {}
     query = "SELECT * FROM shares WHERE operation BETWEEN ? AND ? ORDER BY rowid"
     for row in file.execute(query, (min(numbers, default=0), max(numbers, default=-1))):
-        found[row["operation"]] = (*found.get(row["operation"], ()), share(row))
+        found[row["operation"]] = (*found.get(row["operation"], ()), read_node_result(row))
     return found
 
 
-def share(row: sqlite3.Row) -> Share:
+def read_node_result(row: sqlite3.Row) -> NodeResult:
     """Return a row of ``shares``."""
     whole = ("available_before", "peak", "settled", "estimated", "available_after", "freed", "missing")
     figures = ("seconds", "accept_length", "tokens_per_second")
@@ -207,40 +212,40 @@ def share(row: sqlite3.Row) -> Share:
     values |= {name: float(row[name]) if is_duration(row[name]) else None for name in figures}
     joined = None if row["has_joined"] is None else bool(row["has_joined"])
     node, instance = NodeName(str(row["node"])), str(row["instance"])
-    return Share(node, instance, has_joined=joined, parts=written(_data(row["parts"])), **values)
+    return NodeResult(node, instance, has_joined=joined, parts=decode_durations(_data(row["parts"])), **values)
 
 
-def _operation(row: sqlite3.Row, shares: tuple[Share, ...]) -> Operation:
+def _operation(row: sqlite3.Row, shares: tuple[NodeResult, ...]) -> OperationRecord:
     usual = float(row["usual"]) if is_duration(row["usual"]) else None
     texts = ("profile", "instance", "hash", "text", "engine", "image", "alike", "command", "outcome", "why", "hint")
     nodes = _data(row["nodes"])
     told: dict[str, Any] = {name: _text(row[name]) for name in texts}
-    return Operation(
-        id=int(row["id"]), kind=Kind(row["kind"]) if row["kind"] in list(Kind) else Kind.START, began=_time(row["began"]) or 0.0,
+    return OperationRecord(
+        id=int(row["id"]), kind=OperationKind(row["kind"]) if row["kind"] in list(OperationKind) else OperationKind.START, began=_time(row["began"]) or 0.0,
         operator=str(row["operator"]), nodes=tuple(NodeName(str(one)) for one in nodes) if isinstance(nodes, list) else (),
         parent=_count(row["parent_id"]), ended=_time(row["ended"]),
         seconds=float(row["seconds"]) if is_duration(row["seconds"]) else None, exit_code=_count(row["exit_code"]),
-        verdict=_verdict(_data(row["verdict"])), usual=Expectation(usual, written(_data(row["usual_parts"]))),
+        verdict=_verdict(_data(row["verdict"])), usual=ExpectedDurations(usual, decode_durations(_data(row["usual_parts"]))),
         moments=_moments(_data(row["moments"])), shares=shares, **told,
     )  # fmt: skip
 
 
 def _verdict(data: object) -> Verdict | None:
     try:
-        return rebuilt(Verdict, data) if isinstance(data, Mapping) else None
+        return from_json_data(Verdict, data) if isinstance(data, Mapping) else None
     except (ValueError, AttributeError, RecursionError):
         return None
 
 
-def _moments(data: object) -> tuple[Moment, ...]:
+def _moments(data: object) -> tuple[StepRecord, ...]:
     try:
-        return tuple(rebuilt(Moment, one) for one in data) if isinstance(data, list) else ()
+        return tuple(from_json_data(StepRecord, one) for one in data) if isinstance(data, list) else ()
     except (ValueError, AttributeError):
         return ()
 
 
 def _json(value: object) -> str | None:
-    return None if value is None else json.dumps(plain(value), ensure_ascii=False)
+    return None if value is None else json.dumps(to_json_data(value), ensure_ascii=False)
 
 
 def _data(text: object) -> object:
@@ -280,14 +285,14 @@ def _take_record(file: sqlite3.Connection, key: str, one: Mapping[str, Any]) -> 
         return
     when = _time(one.get("ts"))
     peak, estimated = _count(one.get("peak")), _count(one.get("estimated"))
-    share = Share(
+    share = NodeResult(
         NodeName(node), profile, container=_text(one.get("container")), peak=peak, estimated=estimated,
         seconds=float(seconds or 0.0) if is_good else None, cause=None if is_good else _text(failed),
-        has_joined=True if one.get("joined") else None, parts=written(one.get("parts")),
+        has_joined=True if one.get("joined") else None, parts=decode_durations(one.get("parts")),
     )  # fmt: skip
     took = share.seconds or 0.0
-    put(file, key, None, ("", 0), Operation(
-        id=0, kind=Kind.START, began=max(0.0, (when or 0.0) - took), operator="", nodes=(NodeName(node),), profile=profile,
+    write_operation(file, key, None, ("", 0), OperationRecord(
+        id=0, kind=OperationKind.START, began=max(0.0, (when or 0.0) - took), operator="", nodes=(NodeName(node),), profile=profile,
         instance=profile, hash=_text(one.get("hash")), alike=_text(one.get("kind")), ended=when, seconds=share.seconds,
         outcome="ready" if is_good else "failed", shares=(share,),
     ), when if when is not None else -1.0)  # fmt: skip

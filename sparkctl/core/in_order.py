@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sparkctl.core.logtime import moment
+from sparkctl.core.logtime import parse_log_time
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import NodeName
 
-Batches = AsyncIterator[Sequence[LogLine]]
+LineBatches = AsyncIterator[Sequence[LogLine]]
 
 
-async def in_order(
-    sources: Mapping[NodeName, Batches], ahead: Mapping[NodeName, float]
+async def merge_by_time(
+    sources: Mapping[NodeName, LineBatches], ahead: Mapping[NodeName, float]
 ) -> AsyncGenerator[tuple[NodeName, tuple[LogLine, ...]], None]:
     """Yield the lines of all sources in the order in which they were written, those of one source that follow each other
     together. No more than a batch of each is held.
@@ -26,7 +26,7 @@ async def in_order(
         async for batch in batches:
             yield name, tuple(batch)
         return
-    heads = [_Head(name, batches, ahead.get(name, 0.0)) for name, batches in sources.items()]
+    heads = [_MergeSource(name, batches, ahead.get(name, 0.0)) for name, batches in sources.items()]
     for head in heads:
         await head.fill()
     heads = [head for head in heads if head.lines]
@@ -41,11 +41,11 @@ async def in_order(
 
 
 @dataclass(slots=True)
-class _Head:
+class _MergeSource:
     """What is next of one source: its line ``at`` of the batch that is held."""
 
     name: NodeName
-    batches: Batches
+    batches: LineBatches
     ahead: float
     lines: tuple[LogLine, ...] = ()
     times: tuple[float, ...] = ()
@@ -69,7 +69,7 @@ class _Head:
         return self.lines[begin : self.at]
 
     def _time(self, line: LogLine) -> float:
-        found = moment(line.when, "") if line.when else None
+        found = parse_log_time(line.when, "") if line.when else None
         if found is not None:
             self.last = max(self.last, found.seconds - self.ahead)
         return self.last

@@ -9,22 +9,22 @@ from dataclasses import asdict
 from typing import TypeGuard
 
 from sparkctl.model.node import NodeName
-from sparkctl.model.switch import Journal, SwitchStep
-from sparkctl.model.text import clean, shorten
+from sparkctl.model.switch import SwitchJournal, SwitchStep
+from sparkctl.model.text import sanitize_line, truncate_text
 
 SCHEMA = 1
-LIMIT = 65536  # bytes that are read of one
+MAX_JOURNAL_BYTES = 65536  # bytes that are read of one
 _ID = re.compile(r"[0-9a-f]{12,64}")
 _MOST = 256  # nodes, words and containers
 _LONGEST = 4096
 
 
-def encode(journal: Journal) -> str:
+def encode_switch_journal(journal: SwitchJournal) -> str:
     """Return one line of JSON."""
     return json.dumps({"schema": SCHEMA, **asdict(journal)}, ensure_ascii=True, separators=(",", ":"))
 
 
-def decode(text: str) -> Journal:
+def decode_switch_journal(text: str) -> SwitchJournal:
     """Return the journal that a text holds. Raises ValueError where it is damaged, or of another version."""
     try:
         said = json.loads(text)
@@ -38,7 +38,7 @@ def decode(text: str) -> Journal:
     timeout = said.get("timeout")
     if timeout is not None and not (_is_number(timeout) and 0 < timeout < 1e6):
         raise ValueError("timeout is no number of seconds")
-    return Journal(
+    return SwitchJournal(
         id=_id(said.get("id")), operator=_line(said, "operator"), since=float(since), step=SwitchStep(_line(said, "step")),
         instance=_line(said, "instance"), words=_lines(said.get("words")), profile_hash=_line(said, "profile_hash"),
         nodes=tuple(NodeName(one) for one in _lines(said.get("nodes"))), stops=_lines(said.get("stops")),
@@ -69,8 +69,8 @@ def _line(said: dict[str, object], name: str) -> str:
 
 
 def _text(value: object) -> str:
-    if not isinstance(value, str) or len(value) > _LONGEST or clean(value) != value:
-        raise ValueError(f"no usable text: {shorten(clean(str(value)), 40)}")
+    if not isinstance(value, str) or len(value) > _LONGEST or sanitize_line(value) != value:
+        raise ValueError(f"no usable text: {truncate_text(sanitize_line(str(value)), 40)}")
     return value
 
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.phase import Phase
-from sparkctl.model.switch import JournalView, SwitchStep
+from sparkctl.model.switch import SwitchJournalStatus, SwitchStep
 
 _BACK = (SwitchStep.RESTORING, SwitchStep.RESTORED)
 
 
-def kept_by(view: JournalView | None) -> tuple[str, ...]:
+def list_rollback_containers(view: SwitchJournalStatus | None) -> tuple[str, ...]:
     """Return the ids of the containers that a journal keeps; of a way back that broke off none, as one that is down then may
     have failed."""
     if view is None or view.journal is None or (view.journal.step in _BACK and not view.is_held):
@@ -20,7 +20,7 @@ def kept_by(view: JournalView | None) -> tuple[str, ...]:
     return tuple(container for _, container in view.journal.old)
 
 
-def with_kept(instances: Sequence[InstanceView], kept: Collection[str]) -> tuple[InstanceView, ...]:
+def mark_rollback_containers(instances: Sequence[InstanceView], kept: Collection[str]) -> tuple[InstanceView, ...]:
     """Return a node's instances, those that ended because a switch stopped them as what they are."""
     return tuple(
         replace(one, phase=Phase.STOPPED, step=None, detail=None, is_kept=True)

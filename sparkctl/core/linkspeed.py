@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sparkctl.model.fabric import Lane
 from sparkctl.model.finding import Severity
 
-FUNCTION = 100_000  # Mb/s that one function of a ConnectX port can carry
+LANE_MBIT_S = 100_000  # Mb/s that one function of a ConnectX port can carry
 _FAST = 40_000
 _TCP_FLOOR = 0.2  # of what a fast lane can: less is a fault, not Python
 _SLOW_FLOOR = 0.6  # of a lane up to 10 Gb/s, which TCP fills
@@ -28,7 +28,7 @@ _RESULT = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class LaneMeasurement:
     """Of one lane, or several at once: bytes a second by TCP, seconds for a byte there and back; None: not measured.
 
     ``rdma``: Gb/s by ``ib_write_bw``."""
@@ -43,19 +43,19 @@ class Measured:
         return None if self.rate is None else self.rate * 8 / 1e9
 
 
-def can(lanes: tuple[Lane, ...]) -> float | None:
+def get_lane_capacity(lanes: tuple[Lane, ...]) -> float | None:
     """Return what lanes can carry together in Gb/s, None where the speed of one is not known."""
     total = 0.0
     for lane in lanes:
         if lane.speed is None or lane.speed <= 0:
             return None
-        total += min(lane.speed, FUNCTION) if lane.device is not None else lane.speed
+        total += min(lane.speed, LANE_MBIT_S) if lane.device is not None else lane.speed
     return total / 1000
 
 
-def judged(measured: Measured, lanes: tuple[Lane, ...]) -> tuple[Severity, str, str | None]:
+def rate_lane_speed(measured: LaneMeasurement, lanes: tuple[Lane, ...]) -> tuple[Severity, str, str | None]:
     """Return how a rate is, in words, and what to do where it is too low."""
-    limit, reached = can(lanes), measured.rdma if measured.rdma is not None else measured.gigabits
+    limit, reached = get_lane_capacity(lanes), measured.rdma if measured.rdma is not None else measured.gigabits
     if reached is None:
         return Severity.UNKNOWN, "could not be measured", None
     by = "RDMA" if measured.rdma is not None else "TCP"
@@ -81,7 +81,7 @@ def judged(measured: Measured, lanes: tuple[Lane, ...]) -> tuple[Severity, str, 
     return Severity.WARNING, f"{words}: far too little", _REMEDY if is_fast else "see what else uses this network now"
 
 
-def write_bandwidth(said: str) -> float | None:
+def parse_ib_write_bw(said: str) -> float | None:
     """Return the average of ``ib_write_bw --report_gbits`` in Gb/s, None where it did not get to its result."""
     found = _RESULT.findall(said)
     return float(found[-1][1]) if found else None

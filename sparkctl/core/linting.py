@@ -9,45 +9,45 @@ from typing import TYPE_CHECKING
 
 from sparkctl import engines
 from sparkctl.core import catalogues
-from sparkctl.core.catalogues import Basis, Chosen
-from sparkctl.core.env import engine_secrets
-from sparkctl.core.faults import Fault, Place
+from sparkctl.core.catalogues import CatalogueChoice, CatalogueMatch
+from sparkctl.core.env import find_engine_secrets
+from sparkctl.core.faults import FileIssue, FilePosition
 from sparkctl.engines import lint
-from sparkctl.model.lint import Change, Level, Lint, Remark, Where
+from sparkctl.model.lint import FieldPath, LintFix, LintMessage, LintRule, LintSeverity
 from sparkctl.model.profile import Profile
-from sparkctl.model.secrets import findable, redact, secret_arguments, secret_values
-from sparkctl.model.text import clean
+from sparkctl.model.secrets import find_secret_arguments, find_secret_values, list_secret_spellings, redact
+from sparkctl.model.text import sanitize_line
 
 if TYPE_CHECKING:
     from sparkctl.core.profiles import ProfileLibrary
-    from sparkctl.core.yamlfile import Item
+    from sparkctl.core.yamlfile import YamlValue
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
     """One thing to be said of a file, in its place. ``setting``: the ``field=value`` that mends it for one start."""
 
-    place: Place
-    level: Level
-    kind: Lint
+    place: FilePosition
+    level: LintSeverity
+    kind: LintRule
     message: str
     setting: str | None = None
-    change: Change | None = None
+    change: LintFix | None = None
 
     def __str__(self) -> str:
         mends = f" (--set {self.setting})" if self.setting else ""
-        return redact(clean(f"{self.place}: {self.level}[{self.kind}]: {self.message}{mends}"))
+        return redact(sanitize_line(f"{self.place}: {self.level}[{self.kind}]: {self.message}{mends}"))
 
 
 @dataclass(frozen=True, slots=True)
-class Caution:
+class StartWarning:
     """What to say before a start. ``setting``: the ``field=value`` that mends it; ``instead``: profiles to start in its place."""
 
     message: str
     setting: str | None = None
     instead: tuple[str, ...] = ()
 
-    def way(self, again: str) -> str | None:
+    def format_remedy(self, again: str) -> str | None:
         """Return what to do about it, None where nothing is known; ``again`` is the command that starts the profile."""
         ways = [] if self.setting is None else [f"{again} --set {self.setting}"]
         ways += [f"start {' or '.join(self.instead)} in its place"] if self.instead else []
@@ -55,19 +55,19 @@ class Caution:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class LintResult:
     """``held``: the catalogue that decided, None for an engine without one and for a file that is no profile."""
 
     path: Path
     diagnostics: tuple[Diagnostic, ...]
-    held: Chosen | None = None
+    held: CatalogueChoice | None = None
 
-    def of(self, level: Level) -> tuple[Diagnostic, ...]:
+    def of(self, level: LintSeverity) -> tuple[Diagnostic, ...]:
         """Return those of one level."""
         return tuple(one for one in self.diagnostics if one.level is level)
 
 
-def check(library: ProfileLibrary, path: Path, version: str | None = None) -> Checked:
+def lint_profile_file(library: ProfileLibrary, path: Path, version: str | None = None) -> LintResult:
     """Return everything that is to be said of a profile's file, from top to bottom.
 
     ``version``: hold it against the flags of this version of its engine instead of the image's. Raises `InvalidInput` for a
@@ -76,76 +76,78 @@ def check(library: ProfileLibrary, path: Path, version: str | None = None) -> Ch
     from sparkctl.core.faults import InvalidFile
 
     try:
-        profile, tree = library.read(path)
+        profile, tree = library.load_with_positions(path)
     except InvalidFile as error:
-        return Checked(path, tuple(_faulty(fault) for fault in error.faults))
-    chosen = catalogues.choose(profile.engine, profile.image, profile.engine_version, version)
+        return LintResult(path, tuple(_faulty(fault) for fault in error.faults))
+    chosen = catalogues.choose_catalogue(profile.engine, profile.image, profile.engine_version, version)
     secrets = _secrets(profile)
-    found = [_placed(one, tree, secrets) for one in remarks(profile, chosen)]
-    if chosen is not None and chosen.basis is not Basis.EXACT:
+    found = [_placed(one, tree, secrets) for one in lint_profile(profile, chosen)]
+    if chosen is not None and chosen.basis is not CatalogueMatch.EXACT:
         found.append(_placed(_inexact(profile, chosen), tree, secrets))
-    return Checked(path, _in_order(found), chosen)
+    return LintResult(path, _in_order(found), chosen)
 
 
-def remarks(profile: Profile, chosen: Chosen | None = None) -> tuple[Remark, ...]:
+def lint_profile(profile: Profile, chosen: CatalogueChoice | None = None) -> tuple[LintMessage, ...]:
     """Return what is to be said of a profile's flags; nothing for an engine without a catalogue."""
-    chosen = chosen or catalogues.choose(profile.engine, profile.image, profile.engine_version)
+    chosen = chosen or catalogues.choose_catalogue(profile.engine, profile.image, profile.engine_version)
     if chosen is None:
         return ()
-    return lint.check(
+    return lint.check_flags(
         profile,
-        engines.load(profile.engine),
+        engines.load_engine(profile.engine),
         chosen.catalogue,
-        catalogues.others(chosen.catalogue),
-        tuple((engines.load(one.engine).title, one) for one in catalogues.foreign(profile.engine)),
-        is_certain=chosen.basis is Basis.EXACT,
+        catalogues.load_other_versions(chosen.catalogue),
+        tuple((engines.load_engine(one.engine).title, one) for one in catalogues.load_other_engines(profile.engine)),
+        is_certain=chosen.basis is CatalogueMatch.EXACT,
     )
 
 
-def cautions(profile: Profile, library: ProfileLibrary | None = None) -> tuple[Caution, ...]:
+def list_start_warnings(profile: Profile, library: ProfileLibrary | None = None) -> tuple[StartWarning, ...]:
     """Return what to say before a start: each error and warning, with the ways out that there are.
 
     ``library``: where to look for variants of the profile that have no such trap.
     """
     secrets = _secrets(profile)
-    found = [one for one in remarks(profile) if one.level is not Level.INFO]
-    has_trap = any(one.kind is Lint.KNOWN_TRAP for one in found)
+    found = [one for one in lint_profile(profile) if one.level is not LintSeverity.INFO]
+    has_trap = any(one.kind is LintRule.KNOWN_TRAP for one in found)
     others = _ways_around(profile, library) if library is not None and has_trap else ()
     return tuple(
-        Caution(redact(clean(one.message), secrets), one.setting, others if one.kind is Lint.KNOWN_TRAP else ())
+        StartWarning(
+            redact(sanitize_line(one.message), secrets), one.setting, others if one.kind is LintRule.KNOWN_TRAP else ()
+        )
         for one in found
     )
 
 
 def _ways_around(profile: Profile, library: ProfileLibrary) -> tuple[str, ...]:
     """Return the profiles that extend this one, for as many nodes, and have no known trap."""
-    found = [library.entry(name).profile for name in library.variants(profile.name)]
+    found = [library.load_entry(name).profile for name in library.list_variants(profile.name)]
     return tuple(one.name for one in found if one and one.nodes == profile.nodes and not _has_trap(one))
 
 
 def _has_trap(profile: Profile) -> bool:
-    return any(one.kind is Lint.KNOWN_TRAP for one in remarks(profile))
+    return any(one.kind is LintRule.KNOWN_TRAP for one in lint_profile(profile))
 
 
-def _inexact(profile: Profile, chosen: Chosen) -> Remark:
+def _inexact(profile: Profile, chosen: CatalogueChoice) -> LintMessage:
     """Say by which version the flags were judged, where it is not the one that runs."""
-    used, title = chosen.catalogue.version, engines.load(profile.engine).title
-    if chosen.basis is Basis.NEAREST:
+    used, title = chosen.catalogue.version, engines.load_engine(profile.engine).title
+    if chosen.basis is CatalogueMatch.NEAREST:
         message = f"the flags of {title} {chosen.version} are not known here: held against those of {used}, the nearest"
-        return Remark(Lint.ENGINE_VERSION, Level.INFO, ("image",), message, on_key=False)
+        return LintMessage(LintRule.ENGINE_VERSION, LintSeverity.INFO, ("image",), message, on_key=False)
     message = (
         f"the image's tag does not tell the version of {title}: held against the flags of {used}, the newest known; "
         "say engine_version: to be sure"
     )
-    return Remark(Lint.ENGINE_VERSION, Level.INFO, ("image",), message, on_key=False)
+    return LintMessage(LintRule.ENGINE_VERSION, LintSeverity.INFO, ("image",), message, on_key=False)
 
 
-def _placed(one: Remark, tree: Item, secrets: frozenset[str]) -> Diagnostic:
+def _placed(one: LintMessage, tree: YamlValue, secrets: frozenset[str]) -> Diagnostic:
     return Diagnostic(
         _place(one.where, tree, on_key=one.on_key),
         one.level,
         one.kind,
-        redact(clean(one.message), secrets),
+        redact(sanitize_line(one.message), secrets),
         one.setting,
         one.change,
     )
@@ -153,28 +155,28 @@ def _placed(one: Remark, tree: Item, secrets: frozenset[str]) -> Diagnostic:
 
 def _secrets(profile: Profile) -> frozenset[str]:
     """Return what must not be repeated of a profile: one flag's secret may stand in another's value."""
-    given = [(one.word, value) for one in lint.given(profile) for value in one.values]
+    given = [(one.word, value) for one in lint.collect_profile_flags(profile) for value in one.values]
     return (
-        findable(engine_secrets(profile, {}))
-        | secret_values([*profile.env, *given])
-        | secret_arguments(profile.command or ())
+        list_secret_spellings(find_engine_secrets(profile, {}))
+        | find_secret_values([*profile.env, *given])
+        | find_secret_arguments(profile.command or ())
     )
 
 
-def _place(where: Where, tree: Item, *, on_key: bool) -> Place:
+def _place(where: FieldPath, tree: YamlValue, *, on_key: bool) -> FilePosition:
     from sparkctl.core import yamlfile
 
-    return yamlfile.where(tree, where, key=on_key)
+    return yamlfile.find_position(tree, where, key=on_key)
 
 
-def _faulty(fault: Fault) -> Diagnostic:
-    return Diagnostic(fault.place, Level.ERROR, Lint.PROFILE, fault.message)
+def _faulty(fault: FileIssue) -> Diagnostic:
+    return Diagnostic(fault.place, LintSeverity.ERROR, LintRule.PROFILE, fault.message)
 
 
 def _in_order(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Return them file by file as they came, from top to bottom in each, the worst first where they stand in one place."""
     files = {one.place.file: index for index, one in reversed(list(enumerate(found)))}
-    levels = list(Level)
+    levels = list(LintSeverity)
 
     def order(one: Diagnostic) -> tuple[int, int, int, int]:
         return files[one.place.file], one.place.line or 0, one.place.column or 0, levels.index(one.level)

@@ -10,47 +10,47 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import singledispatchmethod
 
-from sparkctl.core.course import Course, after
-from sparkctl.core.drafting import Drafting
-from sparkctl.core.health.paths import slow_paths
-from sparkctl.core.health.watch import between
-from sparkctl.core.kept import kept_by
-from sparkctl.core.live_node import LiveNode, new_node
-from sparkctl.core.parts import with_heads
-from sparkctl.core.rings import Rings
-from sparkctl.core.store import LoadView
-from sparkctl.core.told_between import Ready, ready_since, still_stops
+from sparkctl.core.course import StartupTimeline, advance_timeline
+from sparkctl.core.drafting import MeterSeries
+from sparkctl.core.health.paths import detect_slow_path
+from sparkctl.core.health.watch import detect_across_nodes
+from sparkctl.core.kept import list_rollback_containers
+from sparkctl.core.live_node import NodeRecord, create_node_record
+from sparkctl.core.parts import apply_head_state
+from sparkctl.core.rings import SampleSeries
+from sparkctl.core.store import NodeTelemetryView
+from sparkctl.core.told_between import ReadySince, is_still_stopping, track_ready_since
 from sparkctl.model.events import (
     CachesDropped,
+    CommandEnded,
     ContainersListed,
-    Ended,
     Event,
     FactsLearned,
-    Found,
+    FindingReported,
     GuardActed,
-    GuardStood,
+    GuardStatusChanged,
+    LaunchPlanned,
     LogArrived,
     MemorySampled,
+    MeterArrived,
     NodeStateChanged,
-    NumbersArrived,
     PhaseChanged,
-    PlanMade,
     SampleArrived,
     SwitchFound,
 )
-from sparkctl.model.finding import Finding, FindingKind, Severity, worst_first
-from sparkctl.model.guard import GuardAct
+from sparkctl.model.finding import Finding, FindingKind, Severity, sort_by_severity
+from sparkctl.model.guard import GuardAction
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import LaunchPlan
-from sparkctl.model.switch import JournalView
+from sparkctl.model.switch import SwitchJournalStatus
 
 _COMES = (Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 _NOT_LISTED_YET = 60.0  # seconds that a container may be followed by its start before Docker was asked what runs
 
 
-class What(StrEnum):
+class TopicKind(StrEnum):
     """What an event can change."""
 
     STATE = "state"
@@ -69,7 +69,7 @@ class What(StrEnum):
 class Topic:
     """Something that is other than it was: what, of which node, of which instance where it is about one."""
 
-    what: What
+    what: TopicKind
     node: NodeName
     instance: str | None = None
 
@@ -78,7 +78,7 @@ class Store:
     """The state of the nodes as of the last event. Nodes stand in the order given, others behind as they turn up."""
 
     def __init__(self, nodes: Iterable[NodeName] = (), now: float = 0.0) -> None:
-        self._nodes = {name: new_node(name, now) for name in nodes}
+        self._nodes = {name: create_node_record(name, now) for name in nodes}
 
     @property
     def nodes(self) -> tuple[NodeName, ...]:
@@ -90,52 +90,52 @@ class Store:
         if event.node is None:
             return ()
         if event.node not in self._nodes:
-            self._nodes[event.node] = new_node(event.node, event.ts)
+            self._nodes[event.node] = create_node_record(event.node, event.ts)
         live = self._nodes[event.node]
         if topics := self._apply(event, live):
             live.when = event.ts
         return topics
 
-    def views(self) -> tuple[LoadView, ...]:
+    def views(self) -> tuple[NodeTelemetryView, ...]:
         """Return a view of every node."""
         return tuple(self.view(name) for name in self._nodes)
 
     def _findings(self, name: NodeName) -> tuple[Finding, ...]:
         """Return what is wrong with a node: by its samples, beside the others, by what was asked; the worst first."""
         answering = [one for one in self._nodes.values() if one.state.state is NodeState.OK and one.arrived]
-        sights = [one.sight(one.arrived.sample) for one in answering if one.arrived]
+        sights = [one.build_snapshot(one.arrived.sample) for one in answering if one.arrived]
         are_all = len(sights) == len(self._nodes)
-        beside = [finding for finding in between(sights, are_all=are_all) if finding.node == name]
+        beside = [finding for finding in detect_across_nodes(sights, are_all=are_all) if finding.node == name]
         ready = {one.name for one in self._instances(name) if one.phase is Phase.READY}
         sampled = [
             one
             for one in self._nodes[name].troubles  # as of the last sample; that it is ready may be known since
             if not (one.kind is FindingKind.PAGE_CACHE and one.instance in ready)
         ]
-        shown = [*sampled, *beside, *slow_paths(self._instances(name))]
+        shown = [*sampled, *beside, *detect_slow_path(self._instances(name))]
         newer = {(one.kind.value, one.instance) for one in shown}  # what was asked before is told again by the samples
         asked = (_finding(one) for key, one in self._nodes[name].told.items() if key not in newer)
-        return worst_first([*shown, *(finding for finding in asked if finding is not None)])
+        return sort_by_severity([*shown, *(finding for finding in asked if finding is not None)])
 
     def _instances(self, name: NodeName) -> tuple[InstanceView, ...]:
         """Return what stands on a node; of workers what their heads say, as far as the nodes of those answer."""
         answering = (live for live in self._nodes.values() if live.state.state is NodeState.OK)
-        return with_heads(self._nodes[name].instances(), (one for live in answering for one in live.instances()))
+        return apply_head_state(self._nodes[name].instances(), (one for live in answering for one in live.instances()))
 
-    def view(self, name: NodeName) -> LoadView:
+    def view(self, name: NodeName) -> NodeTelemetryView:
         """Return the node as it is seen now; of one that does not answer only its state and why. Raises KeyError."""
         live = self._nodes[name]
         state = live.state
         if state.state is not NodeState.OK:
-            return LoadView(name, state.state, live.when, _words(state), state.hint)
+            return NodeTelemetryView(name, state.state, live.when, _words(state), state.hint)
         docker = live.docker or ContainersListed(live.when, name)
-        return LoadView(
+        return NodeTelemetryView(
             name, state.state, live.when, docker.detail, docker.hint, live.arrived.sample if live.arrived else None,
             self._instances(name), docker.known, live.listed.ts if live.listed else None, live.memory,
             live.arrived.ts if live.arrived else None, self._findings(name), docker.memory_bandwidth,
         )  # fmt: skip
 
-    def last(self, name: NodeName) -> LoadView:
+    def get_last_known_view(self, name: NodeName) -> NodeTelemetryView:
         """Return the view with what was known last, also of a node that does not answer now. Raises KeyError.
 
         Its ``sampled`` and ``instances_seen`` say of when that is; what an engine did then is not in it.
@@ -157,7 +157,7 @@ class Store:
         """Return what was told of an instance's start since it was last listed, None where nothing was. Raises KeyError."""
         return self._nodes[name].phases.get(instance)
 
-    def course(self, name: NodeName, instance: str) -> Course | None:
+    def get_startup_timeline(self, name: NodeName, instance: str) -> StartupTimeline | None:
         """Return how the last start that was watched went, None where none was. Raises KeyError."""
         return self._nodes[name].courses.get(instance)
 
@@ -166,7 +166,7 @@ class Store:
         found = self._nodes[name].ready.get(instance)
         return None if found is None else found.since
 
-    def dropped(self, name: NodeName) -> CachesDropped | None:
+    def get_last_cache_drop(self, name: NodeName) -> CachesDropped | None:
         """Return the last drop of a node's page cache that was told, None where none was. Raises KeyError."""
         return self._nodes[name].dropped
 
@@ -174,80 +174,82 @@ class Store:
         """Return the plan of the last start that was watched, secrets and all. Raises KeyError."""
         return self._nodes[name].plans.get(instance)
 
-    def drafting(self, name: NodeName, container: str) -> Drafting | None:
+    def get_meter_series(self, name: NodeName, container: str) -> MeterSeries | None:
         """Return how the drafts of a container fared lately, None where nothing is known. Raises KeyError."""
         return self._nodes[name].drafting.get(container)
 
-    def guarded(self, name: NodeName) -> tuple[str, ...] | None:
+    def get_guarded_instances(self, name: NodeName) -> tuple[str, ...] | None:
         """Return which instances a guard watches there, none where none runs; None where that is not known. Raises KeyError."""
         return self._nodes[name].guarded
 
-    def switch(self, name: NodeName) -> JournalView | None:
+    def switch(self, name: NodeName) -> SwitchJournalStatus | None:
         """Return what lies there of a switch, None where that is not known. Raises KeyError."""
         return self._nodes[name].switch
 
-    def rings(self, name: NodeName) -> Rings:
+    def get_sample_series(self, name: NodeName) -> SampleSeries:
         """Return what the node did in the last hours. Raises KeyError."""
         return self._nodes[name].rings
 
-    def ahead(self, name: NodeName) -> float | None:
+    def get_clock_offset(self, name: NodeName) -> float | None:
         """Return the seconds by which a node's clock was ahead of ours when it was last heard, its way to us taken off
         them; None where that is not known. Raises KeyError."""
         arrived = self._nodes[name].arrived
         return None if arrived is None else arrived.sample.time - arrived.ts
 
-    def findings(self, name: NodeName) -> tuple[Found, ...]:
+    def findings(self, name: NodeName) -> tuple[FindingReported, ...]:
         """Return the last finding of each check that was asked, of the node and of each instance. Raises KeyError."""
         return tuple(self._nodes[name].told.values())
 
     @singledispatchmethod
-    def _apply(self, event: Event, live: LiveNode) -> tuple[Topic, ...]:
+    def _apply(self, event: Event, live: NodeRecord) -> tuple[Topic, ...]:
         """What is left is told to the operator as it comes, and changes nothing here."""
         return ()
 
     @_apply.register
-    def _(self, event: NodeStateChanged, live: LiveNode) -> tuple[Topic, ...]:
+    def _(self, event: NodeStateChanged, live: NodeRecord) -> tuple[Topic, ...]:
         before, live.state = live.state, event
         if event.state is not NodeState.OK:
             live.numbers.clear()  # what an engine did is of that moment only
             live.guarded = None
             live.switch = None
-        return () if replace(event, ts=before.ts) == before else (Topic(What.STATE, event.node),)
+        return () if replace(event, ts=before.ts) == before else (Topic(TopicKind.STATE, event.node),)
 
     @_apply.register
-    def _(self, event: SampleArrived, live: LiveNode) -> tuple[Topic, ...]:
-        if not live.rings.take(event.sample, event.ts, event.boot):
+    def _(self, event: SampleArrived, live: NodeRecord) -> tuple[Topic, ...]:
+        if not live.rings.add_sample(event.sample, event.ts, event.boot):
             return ()
         live.arrived = event
-        live.troubles = live.health.judge(live.sight(event.sample))
+        live.troubles = live.health.detect_all(live.build_snapshot(event.sample))
         back = live.state.state is not NodeState.OK
         if back:
             live.state = NodeStateChanged(event.ts, event.node, NodeState.OK)
-        news = (Topic(What.SAMPLE, event.node),)
-        return (Topic(What.STATE, event.node), *news) if back else news
+        news = (Topic(TopicKind.SAMPLE, event.node),)
+        return (Topic(TopicKind.STATE, event.node), *news) if back else news
 
     @_apply.register
-    def _(self, event: MemorySampled, live: LiveNode) -> tuple[Topic, ...]:
+    def _(self, event: MemorySampled, live: NodeRecord) -> tuple[Topic, ...]:
         live.memory = event.memory
-        return (Topic(What.MEMORY, event.node),)
+        return (Topic(TopicKind.MEMORY, event.node),)
 
     @_apply.register
-    def _(self, event: CachesDropped, live: LiveNode) -> tuple[Topic, ...]:
+    def _(self, event: CachesDropped, live: NodeRecord) -> tuple[Topic, ...]:
         live.memory, live.dropped = event.after, event
-        return (Topic(What.MEMORY, event.node),)
+        return (Topic(TopicKind.MEMORY, event.node),)
 
     @_apply.register
-    def _(self, event: ContainersListed, live: LiveNode) -> tuple[Topic, ...]:
+    def _(self, event: ContainersListed, live: NodeRecord) -> tuple[Topic, ...]:
         live.docker, before = event, live.listed
         if event.known:
             if before is not None and _alive(event) - _alive(before):
-                live.lose_sight_of_guard()
+                live.mark_guard_unknown()
             live.listed = event
-            live.kept = kept_by(live.switch)
+            live.kept = list_rollback_containers(live.switch)
             live.phases = {
-                name: phase for name, phase in live.phases.items() if phase.ts > event.ts or still_stops(phase, event)
+                name: phase
+                for name, phase in live.phases.items()
+                if phase.ts > event.ts or is_still_stopping(phase, event)
             }
-            live.ready = ready_since(live.ready, before, event)
+            live.ready = track_ready_since(live.ready, before, event)
             ready = {one.container_id for one in event.instances if one.phase is Phase.READY}
             live.numbers = {one: numbers for one, numbers in live.numbers.items() if one in ready}
             there = {one.container_id for one in event.instances}
@@ -255,103 +257,103 @@ class Store:
                 one: told for one, told in live.facts.items() if one in there or told.ts > event.ts - _NOT_LISTED_YET
             }
             live.drafting = {one: trend for one, trend in live.drafting.items() if one in ready}
-        return (Topic(What.INSTANCES, event.node),)
+        return (Topic(TopicKind.INSTANCES, event.node),)
 
     @_apply.register
-    def _(self, event: NumbersArrived, live: LiveNode) -> tuple[Topic, ...]:
+    def _(self, event: MeterArrived, live: NodeRecord) -> tuple[Topic, ...]:
         live.numbers[event.container] = event
-        live.drafting.setdefault(event.container, Drafting()).take(event.ts, event.numbers)
+        live.drafting.setdefault(event.container, MeterSeries()).add_meter(event.ts, event.numbers)
         listed = live.listed.instances if live.listed else ()
         names = [one.name for one in listed if one.container_id == event.container]
-        return tuple(Topic(What.NUMBERS, event.node, name) for name in names)
+        return tuple(Topic(TopicKind.NUMBERS, event.node, name) for name in names)
 
     @_apply.register
-    def _(self, event: FactsLearned, live: LiveNode) -> tuple[Topic, ...]:
+    def _(self, event: FactsLearned, live: NodeRecord) -> tuple[Topic, ...]:
         live.facts[event.container] = event
         listed = live.listed.instances if live.listed else ()
         names = [one.name for one in listed if one.container_id == event.container]
-        return tuple(Topic(What.INSTANCES, event.node, name) for name in names)
+        return tuple(Topic(TopicKind.INSTANCES, event.node, name) for name in names)
 
     @_apply.register
-    def _(self, event: PlanMade, live: LiveNode) -> tuple[Topic, ...]:
+    def _(self, event: LaunchPlanned, live: NodeRecord) -> tuple[Topic, ...]:
         live.plans[event.plan.instance] = event.plan
-        return (Topic(What.PHASE, event.node, event.plan.instance),)
+        return (Topic(TopicKind.PHASE, event.node, event.plan.instance),)
 
     @_apply.register
-    def _(self, event: PhaseChanged, live: LiveNode) -> tuple[Topic, ...]:
+    def _(self, event: PhaseChanged, live: NodeRecord) -> tuple[Topic, ...]:
         before = live.phases.get(event.instance)
         if event.phase in _COMES and (before is None or before.phase not in _COMES):
-            live.lose_sight_of_guard()
+            live.mark_guard_unknown()
         live.phases[event.instance] = event
         if event.phase is not Phase.READY:
             live.ready.pop(event.instance, None)
         elif event.elapsed:  # none: it was so already when it was asked for
-            live.ready[event.instance] = Ready(event.ts)
-        course = after(live.courses.get(event.instance), event)
+            live.ready[event.instance] = ReadySince(event.ts)
+        course = advance_timeline(live.courses.get(event.instance), event)
         if course is None:
             live.courses.pop(event.instance, None)
         else:
             live.courses[event.instance] = course
-        return (Topic(What.PHASE, event.node, event.instance),)
+        return (Topic(TopicKind.PHASE, event.node, event.instance),)
 
     @_apply.register
-    def _(self, event: GuardActed, live: LiveNode) -> tuple[Topic, ...]:
+    def _(self, event: GuardActed, live: NodeRecord) -> tuple[Topic, ...]:
         topics: tuple[Topic, ...] = ()
         if live.memory is not None and event.available is not None and event.free is not None:
             live.memory = replace(live.memory, available=event.available, free=event.free)
-            topics = (Topic(What.MEMORY, event.node),)
-        if event.what is GuardAct.KILLED and event.instance is not None:
+            topics = (Topic(TopicKind.MEMORY, event.node),)
+        if event.what is GuardAction.KILLED and event.instance is not None:
             topics += _ended_by(live, event.instance, f"stopped by the guard: {event.why}")
         elif (
-            event.what is not GuardAct.ENDED
+            event.what is not GuardAction.ENDED
             and event.instance is not None
             and event.instance not in (live.guarded or ())
         ):
             live.guarded = (*(live.guarded or ()), event.instance)
-            topics += (Topic(What.GUARD, event.node),)
+            topics += (Topic(TopicKind.GUARD, event.node),)
         return topics
 
     @_apply.register
-    def _(self, event: GuardStood, live: LiveNode) -> tuple[Topic, ...]:
+    def _(self, event: GuardStatusChanged, live: NodeRecord) -> tuple[Topic, ...]:
         before, live.guarded = live.guarded, event.watched
-        return (Topic(What.GUARD, event.node),) if before != event.watched else ()
+        return (Topic(TopicKind.GUARD, event.node),) if before != event.watched else ()
 
     @_apply.register
-    def _(self, event: SwitchFound, live: LiveNode) -> tuple[Topic, ...]:
+    def _(self, event: SwitchFound, live: NodeRecord) -> tuple[Topic, ...]:
         before, live.switch = live.switch, event.view
-        live.kept = kept_by(event.view) or live.kept
-        return (Topic(What.SWITCH, event.node),) if before != event.view else ()
+        live.kept = list_rollback_containers(event.view) or live.kept
+        return (Topic(TopicKind.SWITCH, event.node),) if before != event.view else ()
 
     @_apply.register
-    def _(self, event: Ended, live: LiveNode) -> tuple[Topic, ...]:
+    def _(self, event: CommandEnded, live: NodeRecord) -> tuple[Topic, ...]:
         if event.verdict is None or event.instance is None:
             return ()
         return _ended_by(live, event.instance, event.verdict.summary)
 
     @_apply.register
-    def _(self, event: LogArrived, live: LiveNode) -> tuple[Topic, ...]:
-        return (Topic(What.LOG, event.node, event.instance),) if event.lines else ()
+    def _(self, event: LogArrived, live: NodeRecord) -> tuple[Topic, ...]:
+        return (Topic(TopicKind.LOG, event.node, event.instance),) if event.lines else ()
 
     @_apply.register
-    def _(self, event: Found, live: LiveNode) -> tuple[Topic, ...]:
+    def _(self, event: FindingReported, live: NodeRecord) -> tuple[Topic, ...]:
         live.told[event.check, event.instance] = event
-        return (Topic(What.FINDINGS, live.name),)
+        return (Topic(TopicKind.FINDINGS, live.name),)
 
 
 def _alive(listed: ContainersListed) -> set[str | None]:
     return {one.container_id for one in listed.instances if one.ours and one.is_alive}
 
 
-def _ended_by(live: LiveNode, instance: str, why: str) -> tuple[Topic, ...]:
+def _ended_by(live: NodeRecord, instance: str, why: str) -> tuple[Topic, ...]:
     """Keep why a start that was followed has ended."""
     phase = live.phases.get(instance)
     if phase is None:
         return ()
     live.phases[instance] = replace(phase, step=None, detail=why)
-    return (Topic(What.PHASE, live.name, instance),)
+    return (Topic(TopicKind.PHASE, live.name, instance),)
 
 
-def _finding(found: Found) -> Finding | None:
+def _finding(found: FindingReported) -> Finding | None:
     """Return what is wrong by an event; None where all is well, or of a kind that this version does not know."""
     wrong = found.severity in (Severity.PROBLEM, Severity.WARNING, Severity.NOTE)
     if not wrong or found.node is None or found.check not in set(FindingKind):

@@ -4,79 +4,81 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from sparkctl.core.course import Course
-from sparkctl.core.drafting import Drafting
-from sparkctl.core.health.sight import Sight
-from sparkctl.core.health.watch import NodeHealth
-from sparkctl.core.kept import with_kept
-from sparkctl.core.rings import Rings
-from sparkctl.core.told_between import Ready
+from sparkctl.core.course import StartupTimeline
+from sparkctl.core.drafting import MeterSeries
+from sparkctl.core.health.sight import NodeSnapshot
+from sparkctl.core.health.watch import NodeDetectors
+from sparkctl.core.kept import mark_rollback_containers
+from sparkctl.core.rings import SampleSeries
+from sparkctl.core.told_between import ReadySince
 from sparkctl.model.container import ContainerState
 from sparkctl.model.events import (
     CachesDropped,
     ContainersListed,
     FactsLearned,
-    Found,
+    FindingReported,
+    MeterArrived,
     NodeStateChanged,
-    NumbersArrived,
     PhaseChanged,
     SampleArrived,
 )
 from sparkctl.model.finding import Finding
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory import Memory
+from sparkctl.model.memory import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import Label, LaunchPlan
+from sparkctl.model.plan import ContainerLabel, LaunchPlan
 from sparkctl.model.sample import Sample
-from sparkctl.model.switch import JournalView
+from sparkctl.model.switch import SwitchJournalStatus
 
 _LEAVES = (Phase.STOPPING, Phase.STOPPED)
 
 
 @dataclass(slots=True)
-class LiveNode:
+class NodeRecord:
     """``name`` is the node's; ``when`` the time of its last event that was news."""
 
     name: NodeName
     state: NodeStateChanged
     when: float
-    rings: Rings = field(default_factory=Rings)
+    rings: SampleSeries = field(default_factory=SampleSeries)
     arrived: SampleArrived | None = None
-    memory: Memory | None = None  # from a look; a sample tells more
+    memory: MemoryReading | None = None  # from a look; a sample tells more
     listed: ContainersListed | None = None  # the last that Docker answered for
     docker: ContainersListed | None = None  # the last, answered or not
-    numbers: dict[str, NumbersArrived] = field(default_factory=dict)  # by container id
+    numbers: dict[str, MeterArrived] = field(default_factory=dict)  # by container id
     facts: dict[str, FactsLearned] = field(default_factory=dict)  # by container id
     phases: dict[str, PhaseChanged] = field(default_factory=dict)  # by instance, told after what was listed
     plans: dict[str, LaunchPlan] = field(default_factory=dict)
-    courses: dict[str, Course] = field(default_factory=dict)  # of starts, by instance
-    ready: dict[str, Ready] = field(default_factory=dict)  # by instance, where it was seen getting ready
+    courses: dict[str, StartupTimeline] = field(default_factory=dict)  # of starts, by instance
+    ready: dict[str, ReadySince] = field(default_factory=dict)  # by instance, where it was seen getting ready
     dropped: CachesDropped | None = None  # the last time that its page cache was
-    drafting: dict[str, Drafting] = field(default_factory=dict)  # by container id
+    drafting: dict[str, MeterSeries] = field(default_factory=dict)  # by container id
     guarded: tuple[str, ...] | None = None  # instances that a guard watches
-    switch: JournalView | None = None  # what lies there of a switch; None: not known
+    switch: SwitchJournalStatus | None = None  # what lies there of a switch; None: not known
     kept: tuple[str, ...] = ()  # ids of the containers that it kept when what runs was listed, and since
-    told: dict[tuple[str, str | None], Found] = field(default_factory=dict)  # findings of asking, not of sampling
-    health: NodeHealth = field(default_factory=NodeHealth)
+    told: dict[tuple[str, str | None], FindingReported] = field(
+        default_factory=dict
+    )  # findings of asking, not of sampling
+    health: NodeDetectors = field(default_factory=NodeDetectors)
     troubles: tuple[Finding, ...] = ()
 
-    def sight(self, sample: Sample) -> Sight:
+    def build_snapshot(self, sample: Sample) -> NodeSnapshot:
         """Return what the detectors of what is wrong look at."""
         known = self.docker is not None and self.docker.known
-        return Sight(self.name, sample, self.instances() if known else None)
+        return NodeSnapshot(self.name, sample, self.instances() if known else None)
 
-    def lose_sight_of_guard(self) -> None:
+    def mark_guard_unknown(self) -> None:
         """That no guard ran was so before something began to start: it may have brought one, which was not asked for yet."""
         self.guarded = self.guarded or None
 
     def instances(self) -> tuple[InstanceView, ...]:
         """Return what was listed as it is now, and what is being started and was not listed yet."""
-        listed = with_kept(self.listed.instances if self.listed else (), self.kept)
+        listed = mark_rollback_containers(self.listed.instances if self.listed else (), self.kept)
         kept = {one.name for one in listed if one.is_kept}
         names = {one.name for one in listed if one.ours and not one.is_kept}
         coming = [
-            _coming(self.name, phase, self.plans.get(name))
+            _build_pending_instance(self.name, phase, self.plans.get(name))
             for name, phase in self.phases.items()
             if name not in names and not (name in kept and phase.phase in _LEAVES)
         ]
@@ -86,7 +88,7 @@ class LiveNode:
         return tuple(self._now(one) for one in (*shown, *coming))
 
     def _now(self, one: InstanceView) -> InstanceView:
-        held = self.arrived.sample.held_by(one.container_id) if self.arrived and one.container_id else None
+        held = self.arrived.sample.get_container_memory(one.container_id) if self.arrived and one.container_id else None
         told = self.numbers.get(one.container_id or "")
         numbers, hint = (told.numbers, told.metrics_hint) if told else (None, None)
         facts = self.facts.get(one.container_id or "")
@@ -97,17 +99,17 @@ class LiveNode:
         return one if phase is None else replace(one, phase=phase.phase, step=phase.step, detail=phase.detail)
 
 
-def new_node(name: NodeName, now: float) -> LiveNode:
+def create_node_record(name: NodeName, now: float) -> NodeRecord:
     """Return a node of which nothing is known yet."""
-    return LiveNode(name, NodeStateChanged(now, name, NodeState.UNKNOWN), now)
+    return NodeRecord(name, NodeStateChanged(now, name, NodeState.UNKNOWN), now)
 
 
-def _coming(node: NodeName, phase: PhaseChanged, plan: LaunchPlan | None) -> InstanceView:
+def _build_pending_instance(node: NodeName, phase: PhaseChanged, plan: LaunchPlan | None) -> InstanceView:
     labels = {} if plan is None else dict(plan.labels)
-    nodes = tuple(NodeName(name) for name in labels.get(Label.NODES, "").split(",") if name)
+    nodes = tuple(NodeName(name) for name in labels.get(ContainerLabel.NODES, "").split(",") if name)
     return InstanceView(
         phase.instance, node, plan.container_name if plan else "", plan.image if plan else "", ContainerState.UNKNOWN, "",
         ours=True, memory=None, phase=phase.phase, profile=plan.profile if plan else None,
-        engine=plan.engine if plan else None, port=plan.node_port if plan else None, rank=labels.get(Label.RANK),
-        nodes=nodes, run=labels.get(Label.RUN),
+        engine=plan.engine if plan else None, port=plan.node_port if plan else None, rank=labels.get(ContainerLabel.RANK),
+        nodes=nodes, run=labels.get(ContainerLabel.RUN),
     )  # fmt: skip

@@ -20,10 +20,10 @@ from typing import IO
 
 from sparkctl.core.expectation import is_size
 from sparkctl.core.history_file import make_private
-from sparkctl.core.record import plain, rebuilt
+from sparkctl.core.record import from_json_data, to_json_data
 from sparkctl.files import LARGEST_STATE_FILE, read_regular
 from sparkctl.model.log import LogLine
-from sparkctl.model.memory import BeforeStart
+from sparkctl.model.memory import MemoryBeforeStart
 from sparkctl.model.secrets import redact
 from sparkctl.model.verdict import Verdict
 
@@ -55,7 +55,7 @@ class SavedLog:
         return self.path.stem.rpartition("-")[2]
 
 
-class LogWriter:
+class SavedLogWriter:
     """Writes one container's log as it arrives, each line as ``STAMP TEXT``; secrets are masked on the way.
 
     A file that is there already is not touched: a new one grows beside it, and `close` decides which of them stays.
@@ -107,20 +107,20 @@ class LogWriter:
             self._file.close()
 
 
-class LogFiles:
+class LogArchive:
     """The folders of logs below a directory, one for each instance and node."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def log_writer(self, instance: str, node: str, container_id: str, secrets: Iterable[str]) -> LogWriter:
+    def log_writer(self, instance: str, node: str, container_id: str, secrets: Iterable[str]) -> SavedLogWriter:
         """Open the file for this run of a container: always the same one; files of old runs are pruned."""
         folder = self._log_folder(instance, node)
         same = sorted(folder.glob(f"*-{container_id[:12]}.log"))
         if same:
-            return LogWriter(same[-1], secrets)  # the operator may have been told this name already
+            return SavedLogWriter(same[-1], secrets)  # the operator may have been told this name already
         _prune(folder)
-        return LogWriter(folder / f"{_next_stamp(folder)}-{container_id[:12]}.log", secrets)
+        return SavedLogWriter(folder / f"{_next_stamp(folder)}-{container_id[:12]}.log", secrets)
 
     def saved_logs(self, instance: str, nodes: Collection[str] | None = None) -> list[SavedLog]:
         """Return the saved logs of an instance, newest first: of these nodes, or with None of whatever node.
@@ -148,7 +148,7 @@ class LogFiles:
         """Return where the guard's receipt of this container is kept, None where there is none."""
         return next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_RECEIPT}")), None)
 
-    def keep_receipt(self, instance: str, node: str, container_id: str, text: str) -> Path:
+    def save_receipt(self, instance: str, node: str, container_id: str, text: str) -> Path:
         """Write the guard's receipt beside the container's log, whole or not at all. Raises OSError."""
         return self._keep(instance, node, container_id, _RECEIPT, text)
 
@@ -165,15 +165,17 @@ class LogFiles:
         Path(name).replace(path)
         return path
 
-    def keep_verdict(self, instance: str, node: str, container_id: str, verdict: Verdict) -> Path:
+    def save_verdict(self, instance: str, node: str, container_id: str, verdict: Verdict) -> Path:
         """Write why a start failed beside the container's log, whole or not at all. Raises OSError."""
-        return self._keep(instance, node, container_id, _VERDICT, json.dumps(plain(verdict), ensure_ascii=False) + "\n")
+        return self._keep(
+            instance, node, container_id, _VERDICT, json.dumps(to_json_data(verdict), ensure_ascii=False) + "\n"
+        )
 
-    def keep_start(self, instance: str, node: str, container_id: str, command: str) -> None:
+    def save_start_command(self, instance: str, node: str, container_id: str, command: str) -> None:
         """Write by which command a container was started, secrets in it masked. Raises OSError."""
         self._keep(instance, node, container_id, _COMMAND, command + "\n")
 
-    def start_of(self, instance: str, node: str, container_id: str) -> str | None:
+    def load_start_command(self, instance: str, node: str, container_id: str) -> str | None:
         """Return the command that started a container, None where that was not from here or is long ago."""
         kept = next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_COMMAND}")), None)
         try:
@@ -181,26 +183,32 @@ class LogFiles:
         except (OSError, ValueError):
             return None
 
-    def keep_before(self, instance: str, node: str, container_id: str, before: BeforeStart) -> None:
+    def save_memory_before(self, instance: str, node: str, container_id: str, before: MemoryBeforeStart) -> None:
         """Write what a node had just before this container was started. Raises OSError.
 
         A stop is measured by it, so it lies beside the log: a history that is locked or was deleted changes no verdict.
         """
-        self._keep(instance, node, container_id, _BEFORE, json.dumps(plain(before)) + "\n")
+        self._keep(instance, node, container_id, _BEFORE, json.dumps(to_json_data(before)) + "\n")
 
-    def before_start(self, instance: str, node: str, container_id: str) -> BeforeStart | None:
+    def load_memory_before(self, instance: str, node: str, container_id: str) -> MemoryBeforeStart | None:
         """Return what a node had just before this container was started, None where that is not known here."""
         kept = next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_BEFORE}")), None)
         try:
-            before = None if kept is None else rebuilt(BeforeStart, json.loads(read_regular(kept, LARGEST_STATE_FILE)))
+            before = (
+                None
+                if kept is None
+                else from_json_data(MemoryBeforeStart, json.loads(read_regular(kept, LARGEST_STATE_FILE)))
+            )
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             return None
         return before if before is not None and is_size(before.available) else None
 
-    def kept_verdict(self, saved: SavedLog) -> Verdict | None:
+    def load_verdict(self, saved: SavedLog) -> Verdict | None:
         """Return why the start of this log failed, None where that was not kept or cannot be read any more."""
         try:
-            return rebuilt(Verdict, json.loads(read_regular(saved.path.with_suffix(_VERDICT), LARGEST_STATE_FILE)))
+            return from_json_data(
+                Verdict, json.loads(read_regular(saved.path.with_suffix(_VERDICT), LARGEST_STATE_FILE))
+            )
         except (OSError, ValueError, AttributeError, RecursionError):
             return None
 

@@ -26,7 +26,7 @@ _CONTROLS = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f]")
 _MOST_CONTROLS = 0.02  # of the bytes of a text: colours and progress bars are none of these
 
 
-class Bytes(Protocol):
+class ByteSource(Protocol):
     """What can be read."""
 
     def read(self, size: int, /) -> bytes:
@@ -35,7 +35,7 @@ class Bytes(Protocol):
 
 
 @contextmanager
-def opened(path: Path, *, is_saved: bool = False) -> Iterator[Bytes]:
+def open_log(path: Path, *, is_saved: bool = False) -> Iterator[ByteSource]:
     """Open a log. What is appended to a file while it is read is not read. Raises `InvalidInput` for what cannot be read.
 
     ``is_saved``: it is one that sparkctl has written, so it can only be a file; what the user names may be a pipe.
@@ -52,7 +52,7 @@ def opened(path: Path, *, is_saved: bool = False) -> Iterator[Bytes]:
         raise InvalidInput(f"{path} cannot be read: {error.strerror or error}", "name a log file or a pipe") from None
     with file:
         state = os.fstat(file.fileno())
-        yield _UpTo(file, state.st_size) if stat.S_ISREG(state.st_mode) else _Bare(file)
+        yield _BoundedSource(file, state.st_size) if stat.S_ISREG(state.st_mode) else _PipeSource(file)
 
 
 def refuse_endless(stdin: TextIO) -> None:
@@ -67,7 +67,7 @@ def refuse_endless(stdin: TextIO) -> None:
         raise InvalidInput(f"stdin cannot be read: {error.strerror}", "pipe a log into it, or name a file") from None
 
 
-def blocks(source: Bytes, name: str) -> Iterator[bytes]:
+def read_line_blocks(source: ByteSource, name: str) -> Iterator[bytes]:
     """Yield blocks of whole lines, each line ended by a newline, the last one too. Gzip and UTF-16 are read as well.
 
     Raises `InvalidInput` for what is no text or breaks off within its compression.
@@ -90,10 +90,10 @@ def blocks(source: Bytes, name: str) -> Iterator[bytes]:
         yield rest + b"\n"
 
 
-def _text(source: Bytes, name: str) -> Iterator[bytes]:
+def _text(source: ByteSource, name: str) -> Iterator[bytes]:
     first = _beginning(source)
     if first.startswith(_GZIP):
-        yield from _unzipped(_Again(first, source), name)
+        yield from _unzipped(_PrefixedSource(first, source), name)
         return
     if first.startswith(_UTF16):
         decoder = codecs.getincrementaldecoder("utf-16")("replace")
@@ -106,7 +106,7 @@ def _text(source: Bytes, name: str) -> Iterator[bytes]:
         yield piece
 
 
-def _beginning(source: Bytes) -> bytes:
+def _beginning(source: ByteSource) -> bytes:
     """Return the first bytes; the zeros before them are left out: a log that was cut under its writer begins with those."""
     while piece := source.read(BLOCK):
         if piece.startswith(_UTF16):
@@ -116,7 +116,7 @@ def _beginning(source: Bytes) -> bytes:
     return b""
 
 
-def _unzipped(source: Bytes, name: str) -> Iterator[bytes]:
+def _unzipped(source: ByteSource, name: str) -> Iterator[bytes]:
     try:
         with gzip.GzipFile(mode="rb", fileobj=cast(IO[bytes], _File(source))) as file:  # of which it only reads
             while piece := file.read(BLOCK):
@@ -125,7 +125,7 @@ def _unzipped(source: Bytes, name: str) -> Iterator[bytes]:
         raise InvalidInput(f"{name} is not a whole gzip file: {broken}", "unpack what there is: zcat FILE") from None
 
 
-def _read(source: Bytes, name: str) -> bytes:
+def _read(source: ByteSource, name: str) -> bytes:
     try:
         return source.read(BLOCK)
     except OSError as error:
@@ -138,20 +138,20 @@ def _refuse_binary(piece: bytes, name: str) -> None:
         raise InvalidInput(f"{name} is no log: it holds something else than text", "name a log file, or an instance")
 
 
-class _Bare:
+class _PipeSource:
     """A pipe, a terminal, a device."""
 
-    def __init__(self, file: IO[bytes] | Bytes) -> None:
+    def __init__(self, file: IO[bytes] | ByteSource) -> None:
         self._file = file
 
     def read(self, size: int, /) -> bytes:
         return self._file.read(size) or b""
 
 
-class _UpTo:
+class _BoundedSource:
     """A file up to the size that it had."""
 
-    def __init__(self, file: Bytes, size: int) -> None:
+    def __init__(self, file: ByteSource, size: int) -> None:
         self._file = file
         self._left = size
 
@@ -161,10 +161,10 @@ class _UpTo:
         return piece
 
 
-class _Again:
+class _PrefixedSource:
     """A source of which some was read."""
 
-    def __init__(self, first: bytes, rest: Bytes) -> None:
+    def __init__(self, first: bytes, rest: ByteSource) -> None:
         self._first = first
         self._rest = rest
 
@@ -178,5 +178,5 @@ class _Again:
 class _File:
     """What `gzip` asks a file for."""
 
-    def __init__(self, source: Bytes) -> None:
+    def __init__(self, source: ByteSource) -> None:
         self.read = source.read

@@ -16,14 +16,14 @@ _REST = (
     r"(?:std(?:out|err) (?:[FP] )?|[\w.-]{1,64} [\w./@-]{1,64}\[\d+\]: )?+"  # kubernetes' stream, journald short-iso
 )
 # In this order, each at most once. All of it is ASCII, so that the same words find it in bytes.
-FRAME = f"{_NAME}(?:{_STAMP})?+{_REST}"
+PREFIX_PATTERN = f"{_NAME}(?:{_STAMP})?+{_REST}"
 _FRAME = re.compile(f"{_NAME}(?P<when>{_STAMP})?+{_REST}", re.ASCII)
 _QUOTED = re.compile(r"(?:[ \t]{0,3}>[ \t]?)+|(?: {4}|\t)+")
 # A colour whose escape character was lost on the way to a forum.
 _LOST_COLOUR = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,3}m")
 
 
-def unframe(line: str) -> tuple[str, str]:
+def split_prefix(line: str) -> tuple[str, str]:
     """Return the stamp, empty where there is none, and the program's own line."""
     if line[:1] == "(":  # vLLM's own, and most of the lines there are
         return "", line
@@ -33,12 +33,12 @@ def unframe(line: str) -> tuple[str, str]:
     return (found["when"] or "").strip(), line[found.end() :]
 
 
-def quotes(line: str) -> bool:
+def is_quoted(line: str) -> bool:
     """Tell whether a line may be one that somebody quoted or indented as a whole."""
     return _QUOTED.match(line) is not None
 
 
-def shared_quoting(lines: Sequence[str]) -> str:
+def find_common_quoting(lines: Sequence[str]) -> str:
     """Return what all of these lines have before them, as forums and mails quote: ``> ``, or four spaces and more."""
     told = [line for line in lines if line.strip(" \t>\r\n")]
     least, most = (min(told), max(told)) if told else ("", "")  # what these two share, all share
@@ -49,14 +49,14 @@ def shared_quoting(lines: Sequence[str]) -> str:
     return found[0]
 
 
-def unquoted(line: str, quoting: str) -> str:
+def strip_quoting(line: str, quoting: str) -> str:
     """Return a line without what `shared_quoting` found before every one."""
     if not quoting:
         return line
     return line.removeprefix(quoting) if line.startswith(quoting) else line.removeprefix(quoting.rstrip())
 
 
-def without_lost_colours(line: str) -> str:
+def strip_broken_colour_codes(line: str) -> str:
     """Return a line without what is left of colours (``[0;36m``) where a paste lost the escape characters.
 
     Whoever colours a part of a line sets the colour back with a code that begins with 0.

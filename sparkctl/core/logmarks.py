@@ -7,11 +7,11 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from sparkctl.core.bounded_pattern import compile_bounded
-from sparkctl.engines.base import Engine, Weight
-from sparkctl.engines.lines import LinePreparer, peel
+from sparkctl.engines.base import Engine, FailureWeight
+from sparkctl.engines.lines import LinePreparer, strip_log_prefix
 
 
-class Level(StrEnum):
+class LogLevel(StrEnum):
     """As the line's own header says it; a line without one (a traceback, a banner) has none."""
 
     DEBUG = "D"
@@ -20,7 +20,7 @@ class Level(StrEnum):
     ERROR = "E"
 
 
-class Mark(StrEnum):
+class LineMark(StrEnum):
     """What an operator looks for in a log. A failure is a line that the engine's knowledge takes for one."""
 
     READY = "R"
@@ -28,30 +28,30 @@ class Mark(StrEnum):
 
 
 _LEVELS = {
-    "DEBUG": Level.DEBUG,
-    "INFO": Level.INFO,
-    "WARNING": Level.WARNING,
-    "ERROR": Level.ERROR,
-    "CRITICAL": Level.ERROR,
+    "DEBUG": LogLevel.DEBUG,
+    "INFO": LogLevel.INFO,
+    "WARNING": LogLevel.WARNING,
+    "ERROR": LogLevel.ERROR,
+    "CRITICAL": LogLevel.ERROR,
 }
 _JOINED = 48  # lines, more than a preparer ever joins
-Marks = tuple[Level | None, Mark | None]
+Marks = tuple[LogLevel | None, LineMark | None]
 # What other programs in the container put before a line: uvicorn's INFO:     text, glog's W1120 16:25:16.286 36 a.py:1]
 _OTHERS = re.compile(
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL):\s+"
     r"|(?P<letter>[IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [^\]\s]+:\d+\] "
 )
-_LETTERS = {"I": Level.INFO, "W": Level.WARNING, "E": Level.ERROR, "F": Level.ERROR}
+_LETTERS = {"I": LogLevel.INFO, "W": LogLevel.WARNING, "E": LogLevel.ERROR, "F": LogLevel.ERROR}
 
 
-def header(text: str) -> tuple[Level | None, int]:
+def parse_level_header(text: str) -> tuple[LogLevel | None, int]:
     """Return the level that a line's header gives it, and how many characters that header is long."""
-    said, rest = peel(text)
+    said, rest = strip_log_prefix(text)
     level, inner = _inner(said, rest)
     return level, len(text) - len(rest) + inner
 
 
-def _inner(said: str | None, rest: str) -> tuple[Level | None, int]:
+def _inner(said: str | None, rest: str) -> tuple[LogLevel | None, int]:
     """Return the level, and the length of another program's header where one stands after the engine's prefixes."""
     level = _LEVELS.get(said or "")
     if rest[:1] in ("D", "I", "W", "E", "C", "F") and (found := _OTHERS.match(rest)) is not None:
@@ -60,7 +60,7 @@ def _inner(said: str | None, rest: str) -> tuple[Level | None, int]:
     return level, 0
 
 
-class LineMarker:
+class LineClassifier:
     """Marks the lines of one container's log, in their order: an error may be spread over several of them.
 
     ``engine`` None knows levels only; ``ready_line`` is a regular expression for a prepared line, as in a profile.
@@ -72,11 +72,11 @@ class LineMarker:
         self._preparer = LinePreparer()
         self._joining = 0  # lines that the preparer has to see, because an error is spread over them
 
-    def mark(self, text: str) -> Marks:
+    def classify_line(self, text: str) -> Marks:
         """Return what marks this line (cleaned, one state of a progress bar). The last word on a line counts."""
-        said, rest = peel(text)
+        said, rest = strip_log_prefix(text)
         level, _ = _inner(said, rest)
-        mark: Mark | None = None
+        mark: LineMark | None = None
         if self._engine is None and self._is_ready is None:
             return level, None
         if "validation error" in rest:
@@ -85,13 +85,13 @@ class LineMarker:
             self._joining -= 1
         for line in self._preparer.feed(rest) if self._joining else (rest,):
             if self._is_ready is not None and self._is_ready(line):
-                mark = Mark.READY
-            signal = self._engine.classify(line) if self._engine is not None else None
+                mark = LineMark.READY
+            signal = self._engine.classify_line(line) if self._engine is not None else None
             if signal is None or signal.failure is None:
                 continue
-            level = Level.ERROR
-            if signal.failure.weight != Weight.EXCEPTION:  # a client's bad request leaves one of those, too
-                mark = Mark.FAILURE
+            level = LogLevel.ERROR
+            if signal.failure.weight != FailureWeight.EXCEPTION:  # a client's bad request leaves one of those, too
+                mark = LineMark.FAILURE
         return level, mark
 
 

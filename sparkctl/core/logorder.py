@@ -7,13 +7,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Protocol
 
-from sparkctl.core.spool import Spool
+from sparkctl.core.spool import DiskLineBuffer
 
-Key = tuple[int, int]  # (moment in ms, number): where a line stands, whatever is shown around it
+LineKey = tuple[int, int]  # (moment in ms, number): where a line stands, whatever is shown around it
 _ALIGNED = 4096
 
 
-class Rows(Protocol):
+class LineOrder(Protocol):
     """Lines in the order in which they are shown."""
 
     @property
@@ -23,19 +23,19 @@ class Rows(Protocol):
 
     def __len__(self) -> int: ...
 
-    def key(self, index: int) -> Key:
+    def key(self, index: int) -> LineKey:
         """Return where the line at ``index`` stands."""
         ...
 
-    def index(self, key: Key) -> int:
+    def index(self, key: LineKey) -> int:
         """Return the index of the first line that stands at ``key`` or after it; the length when there is none."""
         ...
 
 
-class Arrivals:
+class ArrivalOrder:
     """Every line of a spool, as they came: nothing to remember."""
 
-    def __init__(self, spool: Spool) -> None:
+    def __init__(self, spool: DiskLineBuffer) -> None:
         self._spool = spool
 
     @property
@@ -46,16 +46,16 @@ class Arrivals:
     def __len__(self) -> int:
         return len(self._spool)
 
-    def key(self, index: int) -> Key:
+    def key(self, index: int) -> LineKey:
         """Return where the line at ``index`` stands."""
         return 0, self._spool.first + index
 
-    def index(self, key: Key) -> int:
+    def index(self, key: LineKey) -> int:
         """Return the index of the first line at ``key`` or after it."""
         return min(len(self), max(0, key[1] - self._spool.first))
 
 
-class Order:
+class TimeOrder:
     """Some lines by moment, and by number within one: 12 bytes a line."""
 
     EARLIEST, LATEST = -(1 << 31), (1 << 31) - 1
@@ -68,11 +68,11 @@ class Order:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def key(self, index: int) -> Key:
+    def key(self, index: int) -> LineKey:
         """Return where the line at ``index`` stands."""
         return self._moments[index], self._numbers[index]
 
-    def index(self, key: Key) -> int:
+    def index(self, key: LineKey) -> int:
         """Return the index of the first line at ``key`` or after it."""
         moment, number = key
         low = bisect_left(self._moments, moment)

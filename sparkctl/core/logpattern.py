@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkctl.core.bounded_pattern import BoundedPattern, compile_bounded
-from sparkctl.core.logbook import text_of
+from sparkctl.core.logbook import get_text
 
 _MOST_SPANS = 200  # in one line
 _CLASSES = re.compile(r"\\.")
 
 
 @dataclass(frozen=True, slots=True)
-class LinePattern:
+class FilterPattern:
     """Small letters (of ASCII) match large ones, too; a pattern with a large letter means it.
 
     ``fault`` says what is wrong with a regular expression; such a pattern matches every line.
@@ -36,20 +36,20 @@ class LinePattern:
             return list(range(len(records)))
         search = self.expression.search
         if self.needle is None:
-            hits = [index for index, record in enumerate(records) if search(text_of(record))]
+            hits = [index for index, record in enumerate(records) if search(get_text(record))]
         else:
             needle = self.needle
             if needle.lower() == needle:
                 near = [index for index, record in enumerate(records) if needle in record.lower()]
             else:
                 near = [index for index, record in enumerate(records) if needle in record]
-            hits = [index for index in near if search(text_of(records[index]))]  # it may be in the header only
+            hits = [index for index in near if search(get_text(records[index]))]  # it may be in the header only
         if not self.is_inverted:
             return hits
         chosen = set(hits)
         return [index for index in range(len(records)) if index not in chosen]
 
-    def spans(self, text: str) -> list[tuple[int, int]]:
+    def find_matches(self, text: str) -> list[tuple[int, int]]:
         """Return where in a line the pattern is, for showing it; nothing for an inverted one."""
         if self.expression is None or self.is_inverted:
             return []
@@ -62,7 +62,7 @@ class LinePattern:
         return found
 
 
-def parse(typed: str) -> LinePattern | None:
+def parse_filter(typed: str) -> FilterPattern | None:
     """Return the pattern for what was typed, None for nothing (also while only ``!`` or ``/`` is there yet).
 
     A backslash at the beginning takes the rest as it is: ``\\!`` looks for an exclamation mark.
@@ -82,14 +82,14 @@ def parse(typed: str) -> LinePattern | None:
         return None
     # ASCII: what is highlighted has to be what `select` finds, and str.lower knows other pairs than re does
     flags = re.NOFLAG if rest != rest.lower() else re.IGNORECASE | re.ASCII
-    return LinePattern(typed, is_inverted, rest, re.compile(re.escape(rest), flags))
+    return FilterPattern(typed, is_inverted, rest, re.compile(re.escape(rest), flags))
 
 
-def _expression(typed: str, is_inverted: bool, inner: str) -> LinePattern:
+def _expression(typed: str, is_inverted: bool, inner: str) -> FilterPattern:
     plain = _CLASSES.sub("", inner)  # \S and \W are not large letters
     try:
         flags = re.NOFLAG if plain != plain.lower() else re.IGNORECASE
-        return LinePattern(typed, is_inverted, None, compile_bounded(inner, flags))
+        return FilterPattern(typed, is_inverted, None, compile_bounded(inner, flags))
     except (re.error, ValueError) as broken:
         what = broken.msg if isinstance(broken, re.error) else str(broken)
-        return LinePattern(typed, is_inverted, fault=what)
+        return FilterPattern(typed, is_inverted, fault=what)

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sparkctl.core.logbook import LogBook, is_error, source_of
-from sparkctl.core.logorder import Arrivals, Order
-from sparkctl.core.logpattern import LinePattern
+from sparkctl.core.logbook import LogBuffer, get_source, is_error
+from sparkctl.core.logorder import ArrivalOrder, TimeOrder
+from sparkctl.core.logpattern import FilterPattern
 
 SLICE = 512  # lines: about a millisecond
-Select = Callable[[Sequence[str]], list[int]]
+RecordSelector = Callable[[Sequence[str]], list[int]]
 
 
-class Scan:
+class IncrementalSearch:
     """The lines of a book that are wanted, as far as it was looked through; then kept up with what arrives.
 
     Every `step` looks at the next lines, old ones first. It is complete when it `is_done`, and again after each step
     once lines were added to the book.
     """
 
-    def __init__(self, book: LogBook, select: Select) -> None:
+    def __init__(self, book: LogBuffer, select: RecordSelector) -> None:
         self._book = book
         self._select = select
         self._began = book.spool.first
         self._next = book.spool.first
-        self.rows = Order()
+        self.rows = TimeOrder()
 
     @property
     def is_done(self) -> bool:
@@ -37,14 +37,14 @@ class Scan:
         whole = self._book.spool.end - self._began
         return 1.0 if whole <= 0 else min(1.0, (self._next - self._began) / whole)
 
-    def step(self, lines: int = SLICE) -> int:
+    def search_next(self, lines: int = SLICE) -> int:
         """Look at the next lines; return how many of them are wanted."""
         start = max(self._next, self._book.spool.first)
         records = self._book.spool.read(start, start + lines)
         chosen = self._select(records)
         self._next = start + len(records)
         moments = [0] * len(chosen)
-        if not isinstance(self._book.order, Arrivals):
+        if not isinstance(self._book.order, ArrivalOrder):
             # the moment is in the record: looked up for those lines only that are wanted
             moments = [int(records[index].partition("\t")[0][4:] or "0", 16) for index in chosen]
         self._add(moments, [start + index for index in chosen])
@@ -60,13 +60,13 @@ class Scan:
                 begin = at
 
 
-def wanting(patterns: Sequence[LinePattern | None], source: int | None = None) -> Select:
+def select_matching(patterns: Sequence[FilterPattern | None], source: int | None = None) -> RecordSelector:
     """Return what selects the records that match every pattern and are from this source (None: from any)."""
 
     def select(records: Sequence[str]) -> list[int]:
         chosen = list(range(len(records)))
         if source is not None:
-            chosen = [index for index in chosen if source_of(records[index]) == source]
+            chosen = [index for index in chosen if get_source(records[index]) == source]
         for pattern in patterns:
             if pattern is not None and chosen:
                 left = [records[index] for index in chosen]
@@ -76,17 +76,17 @@ def wanting(patterns: Sequence[LinePattern | None], source: int | None = None) -
     return select
 
 
-def errors(records: Sequence[str]) -> list[int]:
+def select_errors(records: Sequence[str]) -> list[int]:
     """Select the records that are errors: a level that says so, or a failure that the engine's knowledge found."""
     return [index for index, record in enumerate(records) if record and is_error(record[0], record[1])]
 
 
-def marked(records: Sequence[str]) -> list[int]:
+def select_marks(records: Sequence[str]) -> list[int]:
     """Select ready lines and failures."""
     return [index for index, record in enumerate(records) if record and record[0] != "-"]
 
 
-def evidence(source: int, line: int) -> Select:
+def select_evidence_line(source: int, line: int) -> RecordSelector:
     """Return what selects a line by its number in its own log, as a verdict names it."""
     needle = f"\t{line}\t"
 
@@ -94,7 +94,7 @@ def evidence(source: int, line: int) -> Select:
         return [
             index
             for index, record in enumerate(records)
-            if needle in record[:40] and source_of(record) == source and record.split("\t", 2)[1] == str(line)
+            if needle in record[:40] and get_source(record) == source and record.split("\t", 2)[1] == str(line)
         ]
 
     return select

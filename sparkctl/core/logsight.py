@@ -11,66 +11,66 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from sparkctl.core import logscan
-from sparkctl.core.logbook import LogBook
-from sparkctl.core.logorder import Key, Rows
-from sparkctl.core.logpattern import LinePattern, parse
-from sparkctl.core.logscan import Scan, Select
+from sparkctl.core.logbook import LogBuffer
+from sparkctl.core.logorder import LineKey, LineOrder
+from sparkctl.core.logpattern import FilterPattern, parse_filter
+from sparkctl.core.logscan import IncrementalSearch, RecordSelector
 
 _NARROW, _FIND, _LOOK = "narrow", "find", "look"
-Then = Callable[[Rows], None]
+Then = Callable[[LineOrder], None]
 
 
-class LogSight:
+class LogFilter:
     """``rows`` are the lines that are shown; while a new filter is worked on they are still those of the old one."""
 
-    def __init__(self, book: LogBook, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, book: LogBuffer, clock: Callable[[], float] = time.monotonic) -> None:
         self.book = book
-        self.rows: Rows = book.order
+        self.rows: LineOrder = book.order
         self.source: int | None = None
         self.only = ""
         self.sought = ""
-        self.pattern: LinePattern | None = None  # what is sought
-        self._only: LinePattern | None = None
-        self._shown: Scan | None = None
-        self._found: Scan | None = None
-        self._jobs: dict[str, tuple[Scan, Then]] = {}
+        self.pattern: FilterPattern | None = None  # what is sought
+        self._only: FilterPattern | None = None
+        self._shown: IncrementalSearch | None = None
+        self._found: IncrementalSearch | None = None
+        self._jobs: dict[str, tuple[IncrementalSearch, Then]] = {}
         self._clock = clock
 
     # what to look at
 
-    def keep(self, typed: str) -> None:
+    def set_filter(self, typed: str) -> None:
         """Show only lines that match; an empty pattern shows all, and so does a faulty one."""
-        pattern = parse(typed)
+        pattern = parse_filter(typed)
         self.only = typed
         self._only = None if pattern is None or pattern.fault else pattern
         self._narrow()
 
-    def choose(self, source: int | None) -> None:
+    def select_source(self, source: int | None) -> None:
         """Show one source alone, or all of them merged (None)."""
         self.source = source
         self._narrow()
 
-    def find(self, typed: str, then: Then | None = None) -> None:
+    def set_search(self, typed: str, then: Then | None = None) -> None:
         """Look for a pattern among the shown lines; an empty one ends the search. ``then`` gets what was found."""
         self.sought = typed
-        self.pattern = parse(typed)
+        self.pattern = parse_filter(typed)
         self._seek(then)
 
-    def look(self, select: Select, then: Then, *, everywhere: bool = False) -> None:
+    def search_once(self, select: RecordSelector, then: Then, *, everywhere: bool = False) -> None:
         """Look for lines once, among the shown ones or everywhere, and hand them over when all were looked at."""
-        shown = logscan.wanting((self._only,), self.source)
+        shown = logscan.select_matching((self._only,), self.source)
         wanted = select if everywhere else _both(shown, select)
-        self._jobs[_LOOK] = (Scan(self.book, wanted), then)
+        self._jobs[_LOOK] = (IncrementalSearch(self.book, wanted), then)
 
     # the work
 
-    def work(self, seconds: float) -> bool:
+    def run_for(self, seconds: float) -> bool:
         """Do what is to be done, for about so long but a slice at least; return whether more is left."""
         until = self._clock() + seconds
         while self._jobs:
             name, (scan, then) = next(iter(self._jobs.items()))
             while not scan.is_done:
-                scan.step()
+                scan.search_next()
                 if not scan.is_done and self._clock() >= until:
                     return True
             del self._jobs[name]
@@ -82,23 +82,23 @@ class LogSight:
         for scan in (self._shown, self._found):
             if scan is not None and not any(scan is job for job, _ in self._jobs.values()):
                 while not scan.is_done:
-                    scan.step()
+                    scan.search_next()
 
     # what came of it
 
     @property
     def fault(self) -> str | None:
         """What is wrong with a pattern."""
-        kept = parse(self.only)
+        kept = parse_filter(self.only)
         return next((each.fault for each in (kept, self.pattern) if each is not None and each.fault), None)
 
     @property
-    def found(self) -> Rows | None:
+    def found(self) -> LineOrder | None:
         """The shown lines that match what is sought, as far as they are known; None while nothing is sought."""
         return None if self._found is None else self._found.rows
 
     @property
-    def narrowing(self) -> float | None:
+    def filter_progress(self) -> float | None:
         """How much of a new filter's work is done, 0 to 1; None when there is none."""
         return self._progress(_NARROW)
 
@@ -125,7 +125,7 @@ class LogSight:
         except (ValueError, OverflowError, OSError):
             return None
 
-    def shows(self, key: Key) -> bool:
+    def shows(self, key: LineKey) -> bool:
         """Tell whether a line is among the shown ones."""
         at = self.rows.index(key)
         return at < len(self.rows) and self.rows.key(at) == key
@@ -136,9 +136,9 @@ class LogSight:
             self._shown, self.rows = None, self.book.order
             self._seek()
             return
-        scan = Scan(self.book, logscan.wanting((self._only,), self.source))
+        scan = IncrementalSearch(self.book, logscan.select_matching((self._only,), self.source))
 
-        def take(rows: Rows) -> None:
+        def take(rows: LineOrder) -> None:
             self._shown, self.rows = scan, rows
             self._seek()
 
@@ -148,7 +148,7 @@ class LogSight:
         self._jobs.pop(_FIND, None)
         self._found = None
         if self.pattern is not None and self.pattern.fault is None:
-            self._found = Scan(self.book, logscan.wanting((self._only, self.pattern), self.source))
+            self._found = IncrementalSearch(self.book, logscan.select_matching((self._only, self.pattern), self.source))
             self._jobs[_FIND] = (self._found, then or _nothing)
 
     def _progress(self, name: str) -> float | None:
@@ -156,11 +156,11 @@ class LogSight:
         return None if job is None else job[0].fraction
 
 
-def _nothing(rows: Rows) -> None:
+def _nothing(rows: LineOrder) -> None:
     """The rows are shown as they are."""
 
 
-def next_of(rows: Rows, key: Key, *, backwards: bool) -> tuple[Key, bool]:
+def find_next_line(rows: LineOrder, key: LineKey, *, backwards: bool) -> tuple[LineKey, bool]:
     """Return the line of ``rows`` (not empty) after or before ``key``, and whether it was only found by going round."""
     at = rows.index(key)
     if backwards:
@@ -170,7 +170,7 @@ def next_of(rows: Rows, key: Key, *, backwards: bool) -> tuple[Key, bool]:
     return rows.key(at if at < len(rows) else 0), at >= len(rows)
 
 
-def _both(first: Select, second: Select) -> Select:
+def _both(first: RecordSelector, second: RecordSelector) -> RecordSelector:
     def select(records: Sequence[str]) -> list[int]:
         chosen = first(records)
         left = [records[index] for index in chosen]

@@ -18,20 +18,20 @@ _HEADER = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class LogTime:
     """``seconds`` of one clock; moments of two clocks cannot be compared."""
 
     clock: str  # docker | engine | start
     seconds: float
 
-    def since(self, earlier: Moment | None) -> float | None:
+    def seconds_since(self, earlier: LogTime | None) -> float | None:
         """Return the seconds between the two, None where that is not known."""
         if earlier is None or earlier.clock != self.clock or self.seconds < earlier.seconds:
             return None
         return self.seconds - earlier.seconds
 
 
-def moment(when: str, text: str) -> Moment | None:
+def parse_log_time(when: str, text: str) -> LogTime | None:
     """Return when a line was written. ``when``: Docker's stamp, empty where there is none; ``text``: the raw line."""
     if when:
         return _at("docker", when)
@@ -45,12 +45,12 @@ def moment(when: str, text: str) -> Moment | None:
     if found["us"]:
         month, day, year = found["us"].split("/")
         return _at("engine", f"{year}-{month}-{day}T{found['hour']}")
-    return Moment("start", int(found["minutes"]) * 60 + int(found["seconds"]) + int(found["ms"]) / 1000)
+    return LogTime("start", int(found["minutes"]) * 60 + int(found["seconds"]) + int(found["ms"]) / 1000)
 
 
-def _at(clock: str, text: str) -> Moment | None:
+def _at(clock: str, text: str) -> LogTime | None:
     try:
         stamp = datetime.fromisoformat(text.replace(",", "."))
-        return Moment(clock, (stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)).timestamp())
+        return LogTime(clock, (stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)).timestamp())
     except (ValueError, OverflowError, OSError):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sparkctl.model.verdict import Cause
+from sparkctl.model.verdict import FailureCause
 
 # What engines print of every good start: optional models they lack, and their settings with words like "error" in them.
 _HARMLESS = re.compile(r"^(?:Ignore import error|server_args=|non-default args|Initializing a V1)")
@@ -18,43 +18,43 @@ _IS_WARNING = re.compile(
     r"|.{0,40}?\[W\]"
 )
 _SOUNDS_BAD = re.compile(r"\b(?:" + "|".join(_BAD) + r")\b", re.IGNORECASE)
-TOOK = re.compile(
+DURATION_PATTERN = re.compile(
     r"(?P<what>.{3,120}?)[ ,.]{1,20}+(?:took|takes|elapsed|finished in)[ =:]+(?P<seconds>\d+(?:\.\d+)?) ?s"
 )
 # uvicorn's word on a request. A path is a client's text: nothing is looked for in it.
 # Answered well, and nobody but a client of an engine at work asks for that:
 _USED = r"POST /v1/[^ \"]* HTTP/[0-9.]+\" 200"
 _REQUEST = 'INFO: +[^ ]{1,64} - "'
-USED = _REQUEST + _USED
+INFERENCE_REQUEST = _REQUEST + _USED
 # By anybody, us and Prometheus among them:
-ASKED = rf"{_REQUEST}(?!{_USED})[A-Z]{{3,7}} [^\"]* HTTP/[0-9.]+\" [0-9]{{3}}"
-ANSWERED = re.compile(f"(?P<used>{USED})|{ASKED}")
+OTHER_REQUEST = rf"{_REQUEST}(?!{_USED})[A-Z]{{3,7}} [^\"]* HTTP/[0-9.]+\" [0-9]{{3}}"
+ACCESS_LINE = re.compile(f"(?P<used>{INFERENCE_REQUEST})|{OTHER_REQUEST}")
 # Printed only after a request to stop, at any time: vLLM's, SGLang's and Python's own words.
 STOP_REQUESTS = (
     *("API server: shutdown triggered", "SIGTERM received", "Signal SIGTERM received", "Received SIGTERM"),
     *("KeyboardInterrupt", "Received KeyboardInterrupt"),
 )
 # Printed at an orderly stop. Before it is ready, a server prints some of these after a failure, too.
-STOPS = (
+SHUTDOWN_PHRASES = (
     *("Shutting down FastAPI HTTP server", "Shutdown initiated", "Application shutdown complete"),
     *("INFO:     Shutting down", "INFO:     Application shutdown complete"),
     "srv    operator(): operator(): cleaning up before exit",
 )
 REFUSED_REQUEST = re.compile(r"validation errors? for \w*(?:Request|Params?|Message)\b")  # a client's
-OPENS = ("Traceback (most recent call last)", "usage: ")
+TRACEBACK_STARTS = ("Traceback (most recent call last)", "usage: ")
 # What only a start can say: after readiness it is of a start that came later.
-OF_A_START = frozenset((
-    Cause.UNKNOWN_FLAG, Cause.BAD_VALUE, Cause.MODEL_NOT_FOUND, Cause.MODEL_FILES, Cause.MODEL_UNSUPPORTED, Cause.MODEL_GATED,
-    Cause.HUB_UNREACHABLE, Cause.TRUST_REMOTE_CODE, Cause.TRUNCATED_WEIGHTS, Cause.IMAGE_MISSING, Cause.STARTUP_MEMORY_CHECK,
-    Cause.WEIGHTS_DO_NOT_FIT, Cause.MEMORY_CHANGED_DURING_START, Cause.IMAGE_ARCH, Cause.GPU_RUNTIME_MISSING,
-    Cause.DRIVER_MISMATCH,
+STARTUP_ONLY_CAUSES = frozenset((
+    FailureCause.UNKNOWN_FLAG, FailureCause.BAD_VALUE, FailureCause.MODEL_NOT_FOUND, FailureCause.MODEL_FILES, FailureCause.MODEL_UNSUPPORTED, FailureCause.MODEL_GATED,
+    FailureCause.HUB_UNREACHABLE, FailureCause.TRUST_REMOTE_CODE, FailureCause.TRUNCATED_WEIGHTS, FailureCause.IMAGE_MISSING, FailureCause.STARTUP_MEMORY_CHECK,
+    FailureCause.WEIGHTS_DO_NOT_FIT, FailureCause.MEMORY_CHANGED_DURING_START, FailureCause.IMAGE_ARCH, FailureCause.GPU_RUNTIME_MISSING,
+    FailureCause.DRIVER_MISMATCH,
 ))  # fmt: skip
 ERRORS = frozenset({"ERROR", "CRITICAL"})
 _BELOW_ERRORS = frozenset({"DEBUG", "INFO", "WARNING"})
 _QUOTES = ("    ", '  File "')  # a traceback shows source code, which quotes what was never said
 
 
-def tells_time(text: str) -> bool:
+def may_hold_duration(text: str) -> bool:
     """Tell cheaply whether `TOOK` may match."""
     return " took " in text or "elapsed" in text or " takes " in text or "finished in " in text
 
@@ -64,7 +64,7 @@ def is_below_error(level: str | None) -> bool:
     return level in _BELOW_ERRORS
 
 
-def sounds_bad(text: str) -> bool:
+def looks_like_error(text: str) -> bool:
     """Tell whether a line that no rule knows may be an error; what calls itself a warning is none.
 
     Cheap for most: a pattern that ignores case takes ten times as long as looking for the words.

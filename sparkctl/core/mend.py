@@ -10,54 +10,54 @@ from pathlib import Path
 from typing import Any
 
 from sparkctl.core import yamledit
-from sparkctl.core.faults import Place
+from sparkctl.core.faults import FilePosition
 from sparkctl.core.linting import Diagnostic
-from sparkctl.core.textedit import read, write
+from sparkctl.core.textedit import read_source, replace_file
 from sparkctl.core.yamlfile import parse_yaml
-from sparkctl.model.lint import Change, ChangeKind
+from sparkctl.model.lint import LintFix, LintFixKind
 
 
-def mend(path: Path, diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
+def apply_lint_fixes(path: Path, diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Mend what can be mended safely in one file, and return what was.
 
     What stands in a file that it extends is left alone. Raises `InvalidInput` where the file cannot be read or written.
     """
-    mark, before = read(path)
+    mark, before = read_source(path)
     text = before
     done: list[Diagnostic] = []
     # From the end to the beginning: the places before an edit stay where they were.
     for one in sorted(diagnostics, key=lambda one: (one.place.line or 0, one.place.column or 0), reverse=True):
-        if one.change is None or (one.place.file != str(path) and one.change.kind is not ChangeKind.ADD):
+        if one.change is None or (one.place.file != str(path) and one.change.kind is not LintFixKind.ADD):
             continue
         edited = _edited(text, one.place, one.change, path)
         if edited is not None:
             text = edited
             done.append(one)
     if text != before:
-        write(path, mark + text.encode("utf-8"))
+        replace_file(path, mark + text.encode("utf-8"))
     return tuple(reversed(done))
 
 
-def _edited(text: str, place: Place, change: Change, path: Path) -> str | None:
+def _edited(text: str, place: FilePosition, change: LintFix, path: Path) -> str | None:
     """Return the text with one change made, None where it cannot be made for certain."""
     tree = parse_yaml(text.encode("utf-8"), str(path)).root
     section = tree.entries.get(str(change.where[0]))
     entry = None if section is None else section.item.entries.get(str(change.where[1]))
-    if change.kind is ChangeKind.ADD:
+    if change.kind is LintFixKind.ADD:
         steps = [str(step) for step in change.where]
-        edit = yamledit.setting(text, tree, steps, change.text) if entry is None else None
+        edit = yamledit.plan_value_edit(text, tree, steps, change.text) if entry is None else None
     else:
-        old = None if entry is None else str(change.where[1]) if change.kind is ChangeKind.RENAME else entry.item.raw
-        edit = None if old is None else yamledit.replacing(text, place, old, change.text)
-    return None if edit is None else yamledit.proved(text, edit, _intended(tree.data(), change))
+        old = None if entry is None else str(change.where[1]) if change.kind is LintFixKind.RENAME else entry.item.raw
+        edit = None if old is None else yamledit.plan_replacement(text, place, old, change.text)
+    return None if edit is None else yamledit.apply_checked_edit(text, edit, _intended(tree.data(), change))
 
 
-def _intended(data: Any, change: Change) -> Any:
+def _intended(data: Any, change: LintFix) -> Any:
     """Return what the file should mean after a change."""
     section, key = str(change.where[0]), str(change.where[1])
     entries = dict(data.get(section) or {})
     value: object = change.text == "true" or change.text
-    if change.kind is ChangeKind.RENAME:
+    if change.kind is LintFixKind.RENAME:
         entries = {change.text if name == key else name: kept for name, kept in entries.items()}
         if len(entries) < len(data[section]):
             return None  # it is there under both names

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from sparkctl.model.units import GIB, MIB
-from sparkctl.probe.surveyed import Entry, Room, Surveyed
+from sparkctl.probe.surveyed import FileListing, FreeSpace, ModelFile
 
 SPARE = 64 * MIB  # what stays free on a disk that something is written to
 _PART = ".sparkctl-part"
@@ -17,7 +17,7 @@ _SECOND = 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class FileTransfer:
     """A file, where it is and where it goes: ``name`` below ``base``. ``have``: bytes of it that an earlier transfer has left
     there."""
 
@@ -51,14 +51,14 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class TransferPlan:
     """``send``: what differs. ``doubtful``: as large there as here but of another time, so their contents decide.
     ``touch``: what only its time is wrong of. ``same``: how many files are there already."""
 
-    send: tuple[Carried, ...] = ()
-    doubtful: tuple[Carried, ...] = ()
+    send: tuple[FileTransfer, ...] = ()
+    doubtful: tuple[FileTransfer, ...] = ()
     links: tuple[Link, ...] = ()
-    touch: tuple[Carried, ...] = ()
+    touch: tuple[FileTransfer, ...] = ()
     same: int = 0
 
     @property
@@ -88,10 +88,10 @@ def part_name(name: str, size: int, mtime: int) -> str:
     return str(path.with_name(f".{path.name}.{size}-{mtime // _SECOND}{_PART}"))
 
 
-def course(pairs: Iterable[tuple[Surveyed, Surveyed]]) -> Course:
+def plan_transfer(pairs: Iterable[tuple[FileListing, FileListing]]) -> TransferPlan:
     """Return what has to go for each (source, target) of the same place."""
-    send: list[Carried] = []
-    doubtful: list[Carried] = []
+    send: list[FileTransfer] = []
+    doubtful: list[FileTransfer] = []
     links: list[Link] = []
     same = 0
     for source, target in pairs:
@@ -110,34 +110,34 @@ def course(pairs: Iterable[tuple[Surveyed, Surveyed]]) -> Course:
             have = min(entry.size, target.parts.get(part_name(entry.name, entry.size, entry.mtime), 0))
             origin = f"{source.base.rstrip('/')}/{entry.name}"
             number = len(send) + len(doubtful)
-            one = Carried(number, entry.name, origin, target.base, entry.size, entry.mtime, entry.mode, have)
+            one = FileTransfer(number, entry.name, origin, target.base, entry.size, entry.mtime, entry.mode, have)
             (doubtful if found is not None and found.link is None and found.size == entry.size else send).append(one)
-    return Course(tuple(send), tuple(doubtful), tuple(links), (), same)
+    return TransferPlan(tuple(send), tuple(doubtful), tuple(links), (), same)
 
 
-def _is_same(entry: Entry, found: Entry | None) -> bool:
+def _is_same(entry: ModelFile, found: ModelFile | None) -> bool:
     if found is None or found.link is not None or found.size != entry.size:
         return False
     return found.mtime // _SECOND == entry.mtime // _SECOND or _NAMED_BY_CONTENT.search(entry.name) is not None
 
 
-def settled(one: Course, equal: Mapping[int, bool]) -> Course:
+def resolve_doubtful_files(one: TransferPlan, equal: Mapping[int, bool]) -> TransferPlan:
     """Return the course once the contents of the doubtful are known: those that differ are sent."""
     differing = tuple(each for each in one.doubtful if not equal.get(each.number, False))
     touch = tuple(each for each in one.doubtful if equal.get(each.number, False))
-    return Course((*one.send, *differing), (), one.links, touch, one.same + len(touch))
+    return TransferPlan((*one.send, *differing), (), one.links, touch, one.same + len(touch))
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class SpaceNeed:
     """So many bytes for ``what`` in a room."""
 
     what: str
     size: int
-    room: Room
+    room: FreeSpace
 
 
-def short(needs: Sequence[Need]) -> list[tuple[Need, int]]:
+def find_disk_shortage(needs: Sequence[SpaceNeed]) -> list[tuple[SpaceNeed, int]]:
     """Return what does not fit, with the bytes that are missing; things on one filesystem share its room."""
     left: dict[object, int] = {}
     lacking = []
@@ -153,7 +153,7 @@ def short(needs: Sequence[Need]) -> list[tuple[Need, int]]:
 
 
 @dataclass(slots=True)
-class Pace:
+class TransferRate:
     """How fast bytes come, over the last seconds, and when they will all be there."""
 
     total: int | None
@@ -172,7 +172,7 @@ class Pace:
         return rate, None if self.total is None else max(0.0, self.total - done) / rate
 
 
-def pieces(count: int, size: int) -> str:
+def format_file_count(count: int, size: int) -> str:
     """Return ``14 files, 34.2 GiB``."""
     much = f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
     return f"{count} file{'' if count == 1 else 's'}, {much}"

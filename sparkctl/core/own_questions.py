@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sparkctl.engines.lines import peel
+from sparkctl.engines.lines import strip_log_prefix
 from sparkctl.model.log import LogLine
-from sparkctl.model.text import clean
+from sparkctl.model.text import sanitize_line
 
-MARK = "by=sparkctl"
-_TARGET = rf"/[^\s\"?]*\?(?:[^\s\"]*&)?{MARK}"
+REQUEST_MARK = "by=sparkctl"
+_TARGET = rf"/[^\s\"?]*\?(?:[^\s\"]*&)?{REQUEST_MARK}"
 _ADDRESS = r"[0-9A-Za-z.:\[\]%_-]*"
 _ACCESS = re.compile(
     rf"(?:INFO:\s+)?{_ADDRESS} - (?:- \[[^\]]*\] )?\"(?:GET|POST) {_TARGET} HTTP/\d(?:\.\d)?\" \d{{3}}\b"  # uvicorn; NCSA
@@ -23,18 +23,18 @@ _ACCESS = re.compile(
 )
 
 
-def marked(path: str) -> str:
+def mark_request_path(path: str) -> str:
     """Return the path as we ask for it."""
-    return f"{path}{'&' if '?' in path else '?'}{MARK}"
+    return f"{path}{'&' if '?' in path else '?'}{REQUEST_MARK}"
 
 
-def is_ours(text: str) -> bool:
+def is_own_request(text: str) -> bool:
     """Tell whether a line (as the log has it, or prepared) is the access line of a question of ours, and nothing else."""
-    return MARK in text and _ACCESS.match(peel(clean(text).lstrip())[1]) is not None
+    return REQUEST_MARK in text and _ACCESS.match(strip_log_prefix(sanitize_line(text).lstrip())[1]) is not None
 
 
-def others(lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
+def drop_own_requests(lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
     """Return the lines without those of our own questions; the numbers stay the log's own."""
-    if not any(MARK in line.text for line in lines):
+    if not any(REQUEST_MARK in line.text for line in lines):
         return tuple(lines)
-    return tuple(line for line in lines if not is_ours(line.text))
+    return tuple(line for line in lines if not is_own_request(line.text))

@@ -8,16 +8,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-APP = "sparkctl"
+APP_NAME = "sparkctl"
 
 
 def config_dir() -> Path:
     """Return the directory of the config file and of the operator's own profiles (it may not exist)."""
     if base := _absolute("XDG_CONFIG_HOME"):
-        return base / APP
+        return base / APP_NAME
     import platformdirs
 
-    return Path(platformdirs.user_config_dir(APP))
+    return Path(platformdirs.user_config_dir(APP_NAME))
 
 
 def config_file() -> Path:
@@ -32,10 +32,10 @@ def state_dir() -> Path:
     if named := os.environ.get("SPARKCTL_STATE"):
         return Path(named).expanduser()
     if base := _absolute("XDG_STATE_HOME"):
-        return base / APP
+        return base / APP_NAME
     import platformdirs
 
-    return Path(platformdirs.user_state_dir(APP))
+    return Path(platformdirs.user_state_dir(APP_NAME))
 
 
 def user_profiles_dir() -> Path:
@@ -43,7 +43,7 @@ def user_profiles_dir() -> Path:
     return config_dir() / "profiles"
 
 
-def profiles_beneath() -> Path | None:
+def read_only_profiles_dir() -> Path | None:
     """Return a directory of profiles that are read and never written: ``$SPARKCTL_PROFILES_BENEATH``, which the demo sets."""
     return _absolute("SPARKCTL_PROFILES_BENEATH")
 

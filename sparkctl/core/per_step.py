@@ -8,18 +8,18 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, fields
 
-from sparkctl.engines.base import Decoding
-from sparkctl.model.per_step import PerStep, RoutedExperts
-from sparkctl.model.profile import Model
+from sparkctl.engines.base import DecodingSettings
+from sparkctl.model.per_step import DecodeStepSpec, RoutedExperts
+from sparkctl.model.profile import ModelSpec
 
 _LARGEST = 1 << 50  # bytes or parameters: more than any model has
 _MOST = 100_000  # of what is counted in pieces: experts, drafts, ranks
 _PIECES = ("draft_passes", "draft_tokens", "ranks")
 
 
-def per_step(model: Model, decoding: Decoding) -> PerStep:
+def build_decode_step_spec(model: ModelSpec, decoding: DecodingSettings) -> DecodeStepSpec:
     """Return what a profile's ``model`` and the engine's flags tell of a step."""
-    return PerStep(
+    return DecodeStepSpec(
         weights=model.weights,
         parameters=model.parameters,
         active_parameters=model.active_parameters,
@@ -32,9 +32,9 @@ def per_step(model: Model, decoding: Decoding) -> PerStep:
     )
 
 
-def encode(facts: PerStep) -> str | None:
+def encode_label(facts: DecodeStepSpec) -> str | None:
     """Return the label's text, None where there is nothing to tell."""
-    if facts == PerStep():
+    if facts == DecodeStepSpec():
         return None
     known = {name: value for name, value in asdict(facts).items() if value is not None}
     if facts.ranks == 1:
@@ -42,7 +42,7 @@ def encode(facts: PerStep) -> str | None:
     return json.dumps(known, separators=(",", ":"))
 
 
-def decode(text: str | None) -> PerStep | None:
+def decode_label(text: str | None) -> DecodeStepSpec | None:
     """Return what a label says, None for what is no such label."""
     try:
         said = json.loads(text or "")
@@ -51,12 +51,12 @@ def decode(text: str | None) -> PerStep | None:
     if not isinstance(said, dict):
         return None
     found: dict[str, int | None] = {}
-    for name in (field.name for field in fields(PerStep) if field.name not in ("experts", "ranks")):
+    for name in (field.name for field in fields(DecodeStepSpec) if field.name not in ("experts", "ranks")):
         found[name] = _whole(said.get(name), 0 if name in _PIECES else 1, _MOST if name in _PIECES else _LARGEST)
     ranks = _whole(said.get("ranks", 1), 1, _MOST)
     if ranks is None:
         return None  # every figure would be wrong by an unknown factor
-    return PerStep(**found, experts=_experts(said.get("experts"), found["weights"]), ranks=ranks)
+    return DecodeStepSpec(**found, experts=_experts(said.get("experts"), found["weights"]), ranks=ranks)
 
 
 def _experts(said: object, weights: int | None) -> RoutedExperts | None:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 
-from sparkctl.core.planning import container_name, usual_network, wanted
-from sparkctl.core.profile_masked import own_secrets
-from sparkctl.core.scrub import Scrubber
+from sparkctl.core.planning import choose_or_default, container_name, default_network
+from sparkctl.core.profile_masked import find_profile_secrets
+from sparkctl.core.scrub import Redactor
 from sparkctl.engines.base import Engine
-from sparkctl.model.profile import ArgValue, JsonText, Profile
+from sparkctl.model.profile import ArgValue, JsonValue, Profile
 from sparkctl.model.secrets import redact_word
-from sparkctl.model.text import clean
+from sparkctl.model.text import sanitize_line
 from sparkctl.recipes import secrecy
-from sparkctl.recipes.beside import beside
-from sparkctl.recipes.draft import Draft, Kind
-from sparkctl.recipes.ledger import Ledger
-from sparkctl.recipes.references import literal
+from sparkctl.recipes.beside import metadata_to_json
+from sparkctl.recipes.draft import ProfileDraft, SourceFormat
+from sparkctl.recipes.ledger import ImportReport
+from sparkctl.recipes.references import escape_references
 
 
 @dataclass(frozen=True, slots=True)
-class Portable:
+class PortableLaunch:
     """Texts in a profile's notation: ``${NAME}`` is the operator's own, ``$${`` the text ``${``; ``~`` the node's home.
 
     ``title`` is one line. ``words`` stand behind the image; ``options`` as in `LaunchPlan`; ``remarks`` are what should
@@ -38,14 +38,14 @@ class Portable:
     remarks: tuple[str, ...]
 
 
-def portable(profile: Profile, engine: Engine) -> Portable:
+def build_portable_launch(profile: Profile, engine: Engine) -> PortableLaunch:
     """Return the launch of a profile, its secrets left to the environment of whoever starts it."""
-    draft = Draft(Kind.DOCKER, Ledger(), env=dict(profile.env))
-    secrecy.env(draft)
-    args = secrecy.flags(draft, list(profile.args))
-    command = profile.command and secrecy.words(draft, profile.command)
-    box, own = profile.container, own_secrets(profile)
-    scrub = Scrubber(own)
+    draft = ProfileDraft(SourceFormat.DOCKER, ImportReport(), env=dict(profile.env))
+    secrecy.replace_env_secrets(draft)
+    args = secrecy.replace_flag_secrets(draft, list(profile.args))
+    command = profile.command and secrecy.replace_command_secrets(draft, profile.command)
+    box, own = profile.container, find_profile_secrets(profile)
+    scrub = Redactor(own)
     shown_box = replace(
         box,
         options=tuple((name, redact_word(value, own)) for name, value in box.options),
@@ -58,40 +58,40 @@ def portable(profile: Profile, engine: Engine) -> Portable:
         )
     told = replace(
         profile,
-        title=None if profile.title is None else scrub.text(profile.title),
-        notes=None if profile.notes is None else scrub.text(profile.notes),
-        source=None if profile.source is None else scrub.text(profile.source),
+        title=None if profile.title is None else scrub.redact_text(profile.title),
+        notes=None if profile.notes is None else scrub.redact_text(profile.notes),
+        source=None if profile.source is None else scrub.redact_text(profile.source),
         extra=tuple((key, _without_secrets(key, kept)) for key, kept in profile.extra),
         container=shown_box,
         mounts=mounts,
         args=tuple((key, _noted(value)) for key, value in args),
-        command=None if command is None else tuple(literal(word) for word in command),
+        command=None if command is None else tuple(escape_references(word) for word in command),
         model=replace(
             profile.model,
-            path=None if profile.model.path is None else literal(profile.model.path),
-            served_name=None if profile.model.served_name is None else literal(profile.model.served_name),
+            path=None if profile.model.path is None else escape_references(profile.model.path),
+            served_name=None if profile.model.served_name is None else escape_references(profile.model.served_name),
         ),
     )
     # Words are in a profile's notation; what is written beside them is text as it stands.
     plain = replace(told, args=tuple(args), command=command, model=profile.model)
-    return Portable(
+    return PortableLaunch(
         profile=plain, title=_line(told.title), name=container_name(profile),
-        words=engine.argv(told), gpus=wanted(box.gpus, engine.defaults.gpus),
-        network=box.network or usual_network(profile.port or engine.defaults.port, box.options), env=tuple(draft.env.items()),
-        beside=beside(plain), remarks=tuple(remark.text for remark in draft.ledger.remarks),
+        words=engine.build_command(told), gpus=choose_or_default(box.gpus, engine.defaults.gpus),
+        network=box.network or default_network(profile.port or engine.defaults.port, box.options), env=tuple(draft.env.items()),
+        beside=metadata_to_json(plain), remarks=tuple(remark.text for remark in draft.ledger.remarks),
     )  # fmt: skip
 
 
 def _line(text: str | None) -> str | None:
     """Return a text as one line: a second one behind a comment's sign would be read as more than words."""
-    return None if text is None else " ".join(clean(text).split()) or None
+    return None if text is None else " ".join(sanitize_line(text).split()) or None
 
 
-def _without_secrets(key: str, kept: JsonText) -> JsonText:
+def _without_secrets(key: str, kept: JsonValue) -> JsonValue:
     value = json.loads(kept.text)
-    found = secrecy.data(value, key)
-    return kept if found == value else JsonText(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
+    found = secrecy.replace_data_secrets(value, key)
+    return kept if found == value else JsonValue(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
 
 
 def _noted(value: ArgValue) -> ArgValue:
-    return JsonText(literal(value.text)) if isinstance(value, JsonText) else value
+    return JsonValue(escape_references(value.text)) if isinstance(value, JsonValue) else value

@@ -11,14 +11,21 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from sparkctl.core.faults import Fault, InvalidFile, Place, quoted
-from sparkctl.core.profile_maps import MAPS, pairs
-from sparkctl.core.profile_schema import Beside, ExpertsSection, GuardOff, ProfileFile, StartSection, keys_at
-from sparkctl.core.yamlfile import Item, at, where
+from sparkctl.core.faults import FileIssue, FilePosition, InvalidFile, quote_source
+from sparkctl.core.profile_maps import ENTRY_PARSERS, parse_map_entries
+from sparkctl.core.profile_schema import (
+    ConflictingFieldError,
+    ExpertsSection,
+    GuardDisabled,
+    ProfileFile,
+    StartSection,
+    list_valid_keys,
+)
+from sparkctl.core.yamlfile import YamlValue, find_position, find_value
 from sparkctl.model.per_step import RoutedExperts
-from sparkctl.model.plan import GuardRule, Timeouts
-from sparkctl.model.profile import ContainerOptions, Model, Profile, StartRules
-from sparkctl.model.suggest import closest, did_you_mean
+from sparkctl.model.plan import GuardRule, PhaseTimeouts
+from sparkctl.model.profile import ContainerOptions, ModelSpec, Profile, StartOptions
+from sparkctl.model.suggest import find_closest_match, format_did_you_mean
 
 # Numbers are numbers here; everywhere else a number is the text it was written as (1.10 stays 1.10).
 _NUMBERS = (("schema",), ("nodes",), ("port",))
@@ -36,11 +43,11 @@ _WANTED = {
 }
 
 
-def build(tree: Item, origin: Path, *, shipped: bool) -> Profile:
+def validate_profile(tree: YamlValue, origin: Path, *, shipped: bool) -> Profile:
     """Return the profile a tree describes. Raises `InvalidFile` with every fault."""
     if not isinstance(tree.value, dict):
-        raise InvalidFile([Fault(tree.place, "a profile is a map that begins with `schema: 1`")])
-    faults: list[Fault] = []
+        raise InvalidFile([FileIssue(tree.place, "a profile is a map that begins with `schema: 1`")])
+    faults: list[FileIssue] = []
     data = _plain(tree, (), faults)
     try:
         file = ProfileFile.model_validate(data)
@@ -49,10 +56,10 @@ def build(tree: Item, origin: Path, *, shipped: bool) -> Profile:
     if faults:
         raise InvalidFile(faults)
     profile = _profile(file, str(origin), shipped)
-    return dataclasses.replace(profile, digest=digest(profile))
+    return dataclasses.replace(profile, digest=compute_profile_hash(profile))
 
 
-def digest(profile: Profile) -> str:
+def compute_profile_hash(profile: Profile) -> str:
     """Return the profile hash: 12 hex digits over everything that is not at its default and not just words."""
     content = {key: value for key, value in _changed(profile).items() if key not in _NOT_CONTENT}
     text = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
@@ -76,11 +83,11 @@ def _changed(value: Any) -> Any:
     return found
 
 
-def _plain(item: Item, path: tuple[str, ...], faults: list[Fault]) -> Any:
+def _plain(item: YamlValue, path: tuple[str, ...], faults: list[FileIssue]) -> Any:
     """Return data for the schema: free maps as pairs, null as absent, numbers as text where text is wanted."""
     if isinstance(item.value, dict):
-        if path in MAPS:
-            return pairs(path, item.value, faults)
+        if path in ENTRY_PARSERS:
+            return parse_map_entries(path, item.value, faults)
         return {
             key: _plain(entry.item, (*path, key), faults)
             for key, entry in item.value.items()
@@ -93,35 +100,35 @@ def _plain(item: Item, path: tuple[str, ...], faults: list[Fault]) -> Any:
     return item.value
 
 
-def _fault(tree: Item, detail: ErrorDetails) -> Fault:
+def _fault(tree: YamlValue, detail: ErrorDetails) -> FileIssue:
     """Return what the schema found, in our words and in its place."""
     path, kind = detail["loc"], detail["type"]
     field = _dotted(path)
     if kind == "extra_forbidden":
-        return Fault(where(tree, path, key=True), f"{field}: unknown key{_meant(path)}")
+        return FileIssue(find_position(tree, path, key=True), f"{field}: unknown key{_meant(path)}")
     if kind == "missing":
-        return Fault(where(tree, path, key=True), f"{field}: is missing")
-    place = where(tree, path)
+        return FileIssue(find_position(tree, path, key=True), f"{field}: is missing")
+    place = find_position(tree, path)
     if kind == "value_error":
-        return Fault(_changed_last(tree, path, detail["ctx"]["error"]), f"{field}: {detail['ctx']['error']}")
+        return FileIssue(_changed_last(tree, path, detail["ctx"]["error"]), f"{field}: {detail['ctx']['error']}")
     if kind == "literal_error":
-        return Fault(place, f"{field}: {_literal(tree, path, detail['ctx']['expected'])}")
+        return FileIssue(place, f"{field}: {_literal(tree, path, detail['ctx']['expected'])}")
     if kind in ("greater_than_equal", "less_than_equal"):
-        return Fault(place, f"{field}: {_range(path)}, not {_seen(at(tree, path))}")
+        return FileIssue(place, f"{field}: {_range(path)}, not {_seen(find_value(tree, path))}")
     if kind == "string_type":
-        seen = at(tree, path)
+        seen = find_value(tree, path)
         quote = "; put it in quotes" if seen is not None and isinstance(seen.value, bool) else ""
-        return Fault(place, f"{field}: must be text, not {_seen(seen)}{quote}")
+        return FileIssue(place, f"{field}: must be text, not {_seen(seen)}{quote}")
     if kind in _WANTED:
-        return Fault(place, f"{field}: {_WANTED[kind]}, not {_seen(at(tree, path))}")
-    return Fault(place, f"{field}: {detail['msg']}")
+        return FileIssue(place, f"{field}: {_WANTED[kind]}, not {_seen(find_value(tree, path))}")
+    return FileIssue(place, f"{field}: {detail['msg']}")
 
 
-def _changed_last(tree: Item, path: tuple[str | int, ...], error: Exception) -> Place:
+def _changed_last(tree: YamlValue, path: tuple[str | int, ...], error: Exception) -> FilePosition:
     """Return the place of a field; of two that do not go together the one that was set on the command line."""
-    place = where(tree, path)
-    if isinstance(error, Beside) and place.line is not None:
-        other = where(tree, (*path[:-1], error.other))
+    place = find_position(tree, path)
+    if isinstance(error, ConflictingFieldError) and place.line is not None:
+        other = find_position(tree, (*path[:-1], error.other))
         return other if other.line is None else place
     return place
 
@@ -137,19 +144,19 @@ def _meant(path: tuple[str | int, ...]) -> str:
     """Return where a key that is not known here belongs, or what it is a misspelling of."""
     key = str(path[-1])
     for section in ("container", "model", "memory", "start", "stop"):
-        if path[:-1] != (section,) and key.replace("-", "_") in keys_at([section]):
+        if path[:-1] != (section,) and key.replace("-", "_") in list_valid_keys([section]):
             return f"; it belongs under `{section}`"
-    if len(path) > 1 and key in keys_at([]):
+    if len(path) > 1 and key in list_valid_keys([]):
         return "; it belongs at the top level"
-    return did_you_mean(key, keys_at(path[:-1]))
+    return format_did_you_mean(key, list_valid_keys(path[:-1]))
 
 
-def _literal(tree: Item, path: tuple[str | int, ...], expected: str) -> str:
-    seen = at(tree, path)
+def _literal(tree: YamlValue, path: tuple[str | int, ...], expected: str) -> str:
+    seen = find_value(tree, path)
     if path == ("schema",):
         return f"is {_seen(seen)}; this sparkctl reads `schema: 1`"
     choices = [word.strip("' ") for word in expected.replace(" or ", ",").split(",")]
-    near = closest(seen.raw, choices) if seen is not None and seen.raw else None
+    near = find_closest_match(seen.raw, choices) if seen is not None and seen.raw else None
     listed = " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
     return f"must be {listed}, not {_seen(seen)}" + (f"; did you mean `{near}`?" if near else "")
 
@@ -158,14 +165,14 @@ def _range(path: tuple[str | int, ...]) -> str:
     return "must be 1 to 65535" if path == ("port",) else "must be 1 to 8"
 
 
-def _seen(item: Item | None) -> str:
+def _seen(item: YamlValue | None) -> str:
     if item is None:
         return "nothing"
     if isinstance(item.value, dict):
         return "a map"
     if isinstance(item.value, tuple):
         return "a list"
-    return quoted(item.raw)
+    return quote_source(item.raw)
 
 
 def _profile(file: ProfileFile, origin: str, shipped: bool) -> Profile:
@@ -179,7 +186,7 @@ def _profile(file: ProfileFile, origin: str, shipped: bool) -> Profile:
         origin=origin,
         shipped=shipped,
         title=file.title,
-        model=Model(
+        model=ModelSpec(
             path=file.model.path,
             served_name=file.model.served_name,
             weights=file.model.weights,
@@ -224,15 +231,17 @@ def _experts(section: ExpertsSection | None) -> RoutedExperts | None:
     return None if section is None else RoutedExperts(section.weights, section.count, section.per_token)
 
 
-def _start(section: StartSection) -> StartRules:
+def _start(section: StartSection) -> StartOptions:
     given = section.timeouts.model_dump(exclude_none=True)
-    return StartRules(
+    return StartOptions(
         drop_caches=section.drop_caches,
         ready_line=section.ready_line,
         health=section.health,
         probe=section.probe,
         prompt=section.prompt,
-        timeouts=Timeouts(**given),
+        timeouts=PhaseTimeouts(**given),
         expected=section.expected,
-        guard=None if isinstance(section.guard, GuardOff) else GuardRule(**section.guard.model_dump(exclude_none=True)),
+        guard=None
+        if isinstance(section.guard, GuardDisabled)
+        else GuardRule(**section.guard.model_dump(exclude_none=True)),
     )

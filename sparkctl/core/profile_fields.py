@@ -9,10 +9,10 @@ import csv
 import re
 
 from sparkctl.core.bounded_pattern import compile_bounded
-from sparkctl.core.faults import quoted
-from sparkctl.model.docker_options import DOCKER_OPTIONS, ELSEWHERE, VALUES, OptionKind
+from sparkctl.core.faults import quote_source
+from sparkctl.model.docker_options import DOCKER_OPTIONS, FIELDS_INSTEAD_OF_OPTIONS, VALUE_PATTERNS, DockerOptionKind
 from sparkctl.model.node_paths import misleading_part
-from sparkctl.model.suggest import did_you_mean
+from sparkctl.model.suggest import format_did_you_mean
 from sparkctl.model.units import MIB, parse_duration, parse_size
 
 CONTAINER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
@@ -33,32 +33,32 @@ _ULIMITS = (
 _ULIMIT = re.compile(r"(-1|[0-9]+)(:(-1|[0-9]+))?")
 _CDI = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+=[A-Za-z0-9_.:-]+")
 # ${NAME} or ${NAME:-default}; $${ is a dollar sign before a brace.
-VARIABLE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*+)(?::-(?P<default>[^}]{0,4096}+))?\}")
+VARIABLE_PATTERN = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*+)(?::-(?P<default>[^}]{0,4096}+))?\}")
 
 
-def name(text: str) -> str:
+def parse_name(text: str) -> str:
     """A profile's or container's name, by Docker's rule."""
     if not CONTAINER_NAME.fullmatch(text) or len(text) > 64:
         raise ValueError(
-            f"{quoted(text)} is not a name; letters, digits, dot, dash and underscore, at least two, a letter or "
+            f"{quote_source(text)} is not a name; letters, digits, dot, dash and underscore, at least two, a letter or "
             "digit first"
         )
     return text
 
 
-def image(text: str) -> str:
+def parse_image(text: str) -> str:
     """An image reference, ``registry/name:tag``."""
     if len(text) > 400 or not _IMAGE.fullmatch(text):
-        raise ValueError(f"{quoted(text)} is not an image; write for example scitrera/dgx-spark-sglang:0.5.12")
+        raise ValueError(f"{quote_source(text)} is not an image; write for example scitrera/dgx-spark-sglang:0.5.12")
     return text
 
 
-def large_size(text: str) -> int:
+def parse_engine_size(text: str) -> int:
     """Bytes of a model or an engine: a number without its unit is a slip, not 96 bytes."""
     return _large(text, "96GiB")
 
 
-def floor_size(text: str) -> int:
+def parse_guard_floor(text: str) -> int:
     """Bytes under which the guard acts."""
     if text.strip() == "0":
         raise ValueError("`0` is no floor; write for example 512MiB, or guard: off in place of the map")
@@ -69,21 +69,21 @@ def _large(text: str, example: str) -> int:
     try:
         found = size(text)
     except ValueError:
-        raise ValueError(f"{quoted(text)} is not a size; write for example {example}") from None
+        raise ValueError(f"{quote_source(text)} is not a size; write for example {example}") from None
     if found < MIB:
-        raise ValueError(f"{quoted(text)} is {found} bytes; write for example {example}")
+        raise ValueError(f"{quote_source(text)} is {found} bytes; write for example {example}")
     return found
 
 
-def model_size(text: str) -> int:
+def parse_weights_size(text: str) -> int:
     """Bytes of weights, as those who publish them write it: 27GB is 27 x 10^9, 25GiB is binary."""
     match = _MODEL_SIZE.fullmatch(text.strip()) if len(text) <= 40 else None
     if match is None:
-        raise ValueError(f"{quoted(text)} is not a size; write for example 27GB (10^9) or 25GiB (2^30)")
+        raise ValueError(f"{quote_source(text)} is not a size; write for example 27GB (10^9) or 25GiB (2^30)")
     base, unit = (1024 if match["binary"] else 1000), (match["unit"] or "").upper()
     found = int(float(match["number"]) * base ** ("KMGT".index(unit) + 1 if unit else 0))
     if found < MIB:
-        raise ValueError(f"{quoted(text)} is {found} bytes; write for example 27GB")
+        raise ValueError(f"{quote_source(text)} is {found} bytes; write for example 27GB")
     return found
 
 
@@ -91,21 +91,21 @@ def small_size(text: str) -> int:
     """Bytes, not none."""
     found = size(text)
     if found < 1:
-        raise ValueError(f"{quoted(text)} is nothing; write for example 64KiB, or leave it out")
+        raise ValueError(f"{quote_source(text)} is nothing; write for example 64KiB, or leave it out")
     return found
 
 
-def pieces(text: str) -> int:
+def parse_positive_count(text: str) -> int:
     """A whole number of things, 1 or more."""
     if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) >= 1):
-        raise ValueError(f"{quoted(text)} is not a number of experts; write a whole number, 1 to 99999")
+        raise ValueError(f"{quote_source(text)} is not a number of experts; write a whole number, 1 to 99999")
     return int(text)
 
 
 def size(text: str) -> int:
     """Bytes."""
     if len(text) > 40:
-        raise ValueError(f"{quoted(text)} is not a size; write for example 16g, 512m or 4096")
+        raise ValueError(f"{quote_source(text)} is not a size; write for example 16g, 512m or 4096")
     return parse_size(text)
 
 
@@ -118,41 +118,43 @@ def shm_size(text: str) -> str:
 def seconds(text: str) -> float:
     """A duration."""
     if len(text) > 40:
-        raise ValueError(f"{quoted(text)} is not a duration; write for example 90s, 20m or 1h30m")
+        raise ValueError(f"{quote_source(text)} is not a duration; write for example 90s, 20m or 1h30m")
     return parse_duration(text)
 
 
-def limit(text: str) -> float:
+def parse_time_limit(text: str) -> float:
     """A duration that is none of zero, with its unit: 45 may be meant as minutes."""
     found = seconds(text)
     if text.strip().replace(".", "", 1).isdigit() and found > 0:
-        raise ValueError(f"{quoted(text)} has no unit; write {text.strip()}s or {text.strip()}m")
+        raise ValueError(f"{quote_source(text)} has no unit; write {text.strip()}s or {text.strip()}m")
     if found <= 0:
-        raise ValueError(f"{quoted(text)} is no time at all; write for example 20m")
+        raise ValueError(f"{quote_source(text)} is no time at all; write for example 20m")
     return found
 
 
-def count(text: str) -> int:
+def parse_parameter_count(text: str) -> int:
     """A number of parameters: ``27B``, ``350M`` or all its digits."""
     match = _COUNT.fullmatch(text.strip()) if len(text) <= 40 else None
     if match is None:
-        raise ValueError(f"{quoted(text)} is not a count; write for example 27B or 350M")
+        raise ValueError(f"{quote_source(text)} is not a count; write for example 27B or 350M")
     return round(float(match["number"]) * _POWERS[match["unit"].lower()])
 
 
-def mount(text: str) -> str:
+def parse_mount(text: str) -> str:
     """``source:target`` or ``source:target:ro``; the source is absolute, begins with ``~``, or is a volume's name."""
     parts = text.split(":")
     if len(parts) not in (2, 3) or not all(parts):
-        raise ValueError(f"{quoted(text)} is not a mount; write source:target or source:target:ro")
+        raise ValueError(f"{quote_source(text)} is not a mount; write source:target or source:target:ro")
     if len(parts) == 3 and parts[2] not in ("ro", "rw"):
-        raise ValueError(f"{quoted(text)}: a mount ends with :ro, :rw or nothing, not :{parts[2]}")
+        raise ValueError(f"{quote_source(text)}: a mount ends with :ro, :rw or nothing, not :{parts[2]}")
     source, target = parts[0], parts[1]
     if not target.startswith("/"):
-        raise ValueError(f"{quoted(text)}: the target is a path in the container and begins with /")
+        raise ValueError(f"{quote_source(text)}: the target is a path in the container and begins with /")
     is_path = source.startswith(("/", "~/")) or source == "~"
     if not is_path and ("/" in source or source.startswith((".", "~")) or not CONTAINER_NAME.fullmatch(source)):
-        raise ValueError(f"{quoted(text)}: the source is a path on the node: begin it with / or ~/ (or name a volume)")
+        raise ValueError(
+            f"{quote_source(text)}: the source is a path on the node: begin it with / or ~/ (or name a volume)"
+        )
     _refuse_misleading(text, source, target)
     return text
 
@@ -161,36 +163,36 @@ def _refuse_misleading(text: str, *paths: str) -> None:
     """Refuse paths that lead elsewhere than they read."""
     for path in paths:
         if (part := misleading_part(path)) is not None:
-            raise ValueError(f"{quoted(text)}: write the path that is meant, without `{part}` in it")
+            raise ValueError(f"{quote_source(text)}: write the path that is meant, without `{part}` in it")
 
 
 def version(text: str) -> str:
     """The version of an engine, as its flags go by."""
     if not re.fullmatch(r"v?[0-9]{1,4}(\.[0-9]{1,4}){1,2}[A-Za-z0-9.+-]{0,40}", text):
-        raise ValueError(f"{quoted(text)} is not a version; write it as in 0.5.12")
+        raise ValueError(f"{quote_source(text)} is not a version; write it as in 0.5.12")
     return text.removeprefix("v")
 
 
-def regex(text: str) -> str:
+def parse_ready_regex(text: str) -> str:
     """A regular expression that Python's ``re`` knows, or ``none``."""
     try:
         compile_bounded(text)
     except (re.error, ValueError) as error:
-        raise ValueError(f"{quoted(text)} is not a regular expression: {error}") from error
+        raise ValueError(f"{quote_source(text)} is not a regular expression: {error}") from error
     return text
 
 
 def http_path(text: str) -> str:
     """A path on the engine's port, or ``none``."""
     if text != "none" and not re.fullmatch(r"/[!-~]*", text):
-        raise ValueError(f"{quoted(text)} is not a path; begin it with /, or write none")
+        raise ValueError(f"{quote_source(text)} is not a path; begin it with /, or write none")
     return text
 
 
 def device(text: str) -> str:
     """A device's path on the node, or its CDI name."""
     if not text.startswith("/") and not _CDI.fullmatch(text):
-        raise ValueError(f"{quoted(text)} is not a device; write for example /dev/infiniband")
+        raise ValueError(f"{quote_source(text)} is not a device; write for example /dev/infiniband")
     if text.startswith("/"):
         _refuse_misleading(text, *text.split(":"))
     return text
@@ -199,8 +201,8 @@ def device(text: str) -> str:
 def env_pair(key: str, value: str) -> str:
     """The value of an environment variable; every ``${`` in it closes."""
     if not _ENV_NAME.fullmatch(key):
-        raise ValueError(f"{quoted(key)} is not a variable's name")
-    if "${" in VARIABLE.sub("", value):
+        raise ValueError(f"{quote_source(key)} is not a variable's name")
+    if "${" in VARIABLE_PATTERN.sub("", value):
         raise ValueError("a ${ is not a variable: write ${NAME} or ${NAME:-default}, or $${ for the text itself")
     return value
 
@@ -208,39 +210,39 @@ def env_pair(key: str, value: str) -> str:
 def arg_name(key: str) -> str:
     """An engine flag, with or without its dashes."""
     if not _ARG.fullmatch(key):
-        raise ValueError(f"{quoted(key)} is not a flag; write it as in mem-fraction-static")
+        raise ValueError(f"{quote_source(key)} is not a flag; write it as in mem-fraction-static")
     return key
 
 
-def ulimit(key: str, value: str) -> str:
+def parse_ulimit(key: str, value: str) -> str:
     """``-1``, ``1024`` or ``1024:2048``."""
     if key not in _ULIMITS:
-        raise ValueError(f"{quoted(key)} is not a ulimit{did_you_mean(key, _ULIMITS)}")
+        raise ValueError(f"{quote_source(key)} is not a ulimit{format_did_you_mean(key, _ULIMITS)}")
     if not _ULIMIT.fullmatch(value):
-        raise ValueError(f"{quoted(value)} is not a limit; write -1, 1024 or 1024:2048 (soft:hard)")
+        raise ValueError(f"{quote_source(value)} is not a limit; write -1, 1024 or 1024:2048 (soft:hard)")
     return value
 
 
-def docker_option(key: str) -> OptionKind:
+def docker_option(key: str) -> DockerOptionKind:
     """How a further docker run flag takes its value."""
     if kind := DOCKER_OPTIONS.get(key):
         return kind
     bare = key.lstrip("-")
-    if reason := ELSEWHERE.get(bare):
-        raise ValueError(f"{quoted(key)} cannot be set here: {reason}")
+    if reason := FIELDS_INSTEAD_OF_OPTIONS.get(bare):
+        raise ValueError(f"{quote_source(key)} cannot be set here: {reason}")
     raise ValueError(
-        f"{quoted(key)} is not a docker run flag that sparkctl can set{did_you_mean(bare, DOCKER_OPTIONS)}"
+        f"{quote_source(key)} is not a docker run flag that sparkctl can set{format_did_you_mean(bare, DOCKER_OPTIONS)}"
     )
 
 
 def option_value(key: str, value: str) -> str:
     """The value of a further docker run flag."""
-    if (wanted := VALUES.get(key)) and not wanted[0].fullmatch(value):
-        raise ValueError(f"{quoted(value)} cannot be; write for example {wanted[1]}")
+    if (wanted := VALUE_PATTERNS.get(key)) and not wanted[0].fullmatch(value):
+        raise ValueError(f"{quote_source(value)} cannot be; write for example {wanted[1]}")
     return value
 
 
-def gpus(text: str) -> str:
+def parse_gpus(text: str) -> str:
     """``all``, ``none``, a number, or docker's own ``"device=0,1",capabilities=utility``."""
     if text == "none":
         return text
@@ -248,5 +250,5 @@ def gpus(text: str) -> str:
         key, given, value = part.partition("=")
         known = key in ("device", "driver", "capabilities") and value
         if not known and not re.fullmatch("all|[0-9]{1,3}", value if given and key == "count" else part):
-            raise ValueError(f"{quoted(text)} cannot be; write all, none, a number or device=0")
+            raise ValueError(f"{quote_source(text)} cannot be; write all, none, a number or device=0")
     return text

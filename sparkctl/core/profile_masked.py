@@ -6,79 +6,83 @@ import json
 import re
 from dataclasses import replace
 
-from sparkctl.core.env import engine_secrets
-from sparkctl.core.profile_fields import VARIABLE
-from sparkctl.core.scrub import Scrubber
-from sparkctl.model.profile import ArgValue, JsonText, Profile, Values
+from sparkctl.core.env import find_engine_secrets
+from sparkctl.core.profile_fields import VARIABLE_PATTERN
+from sparkctl.core.scrub import Redactor
+from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
 from sparkctl.model.secrets import (
     MASK,
-    findable,
+    find_secret_arguments,
+    find_secret_values,
     is_secret_name,
+    list_secret_spellings,
     redact_word,
     redact_words,
-    secret_arguments,
-    secret_values,
 )
 
 
-def own_secrets(profile: Profile) -> frozenset[str]:
+def find_profile_secrets(profile: Profile) -> frozenset[str]:
     """Return the secrets that stand in the profile itself: literal values, and what a ``${VAR:-default}`` falls to."""
-    literal = [(name, VARIABLE.sub("", value)) for name, value in (*profile.env, *profile.container.options)]
+    literal = [(name, VARIABLE_PATTERN.sub("", value)) for name, value in (*profile.env, *profile.container.options)]
     for key, value in profile.args:
-        literal += [(key, VARIABLE.sub("", text)) for text in _texts(value)]
+        literal += [(key, VARIABLE_PATTERN.sub("", text)) for text in _texts(value)]
         literal += [(key, default) for text in _texts(value) for default in _defaults(text)]
     literal += [(name, default) for name, value in profile.env for default in _defaults(value)]
     literal += [(key, kept.text) for key, kept in profile.extra]
-    return secret_values(literal) | secret_arguments(profile.command or ()) | findable(engine_secrets(profile, {}))
+    return (
+        find_secret_values(literal)
+        | find_secret_arguments(profile.command or ())
+        | list_secret_spellings(find_engine_secrets(profile, {}))
+    )
 
 
-def shown(text: str, own: frozenset[str], *, secret: bool) -> str:
+def redact_value(text: str, own: frozenset[str], *, secret: bool) -> str:
     """Return a value: a reference to the operator's environment is no secret; a value in the file is."""
     told, end = "", 0
-    for match in VARIABLE.finditer(text):
+    for match in VARIABLE_PATTERN.finditer(text):
         told += _literal(text[end : match.start()], own, secret=secret) + _reference(match, own, secret=secret)
         end = match.end()
     return told + _literal(text[end:], own, secret=secret)
 
 
-def masked_yaml(profile: Profile) -> str:
+def render_redacted_yaml(profile: Profile) -> str:
     """Return the profile as YAML, with what ``extends`` and ``--set`` brought in and without its secrets."""
-    from sparkctl.core.profile_write import profile_yaml
+    from sparkctl.core.profile_write import render_profile_yaml
 
-    own = own_secrets(profile)
-    box, scrub = profile.container, Scrubber(own)
+    own = find_profile_secrets(profile)
+    box, scrub = profile.container, Redactor(own)
 
     def words(texts: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(redact_word(text, own) for text in texts)
 
     masked = replace(
         profile,
-        env=tuple((name, shown(value, own, secret=is_secret_name(name))) for name, value in profile.env),
+        env=tuple((name, redact_value(value, own, secret=is_secret_name(name))) for name, value in profile.env),
         args=tuple((key, _arg(key, value, own)) for key, value in profile.args),
         command=None if profile.command is None else redact_words(profile.command, own),
         mounts=words(profile.mounts),
         container=replace(
             box,
-            options=tuple((name, shown(value, own, secret=is_secret_name(name))) for name, value in box.options),
+            options=tuple((name, redact_value(value, own, secret=is_secret_name(name))) for name, value in box.options),
             entrypoint=None if box.entrypoint is None else redact_word(box.entrypoint, own),
         ),
-        notes=None if profile.notes is None else scrub.text(profile.notes),
-        source=None if profile.source is None else scrub.text(profile.source),
+        notes=None if profile.notes is None else scrub.redact_text(profile.notes),
+        source=None if profile.source is None else scrub.redact_text(profile.source),
         extra=(),  # kept for nothing but to be written back; what it holds is not known here
     )
-    return scrub.text(profile_yaml(masked))
+    return scrub.redact_text(render_profile_yaml(masked))
 
 
 def _defaults(text: str) -> tuple[str, ...]:
-    return tuple(match["default"] for match in VARIABLE.finditer(text) if match["default"])
+    return tuple(match["default"] for match in VARIABLE_PATTERN.finditer(text) if match["default"])
 
 
 def _texts(value: ArgValue) -> tuple[str, ...]:
     if isinstance(value, tuple):
         return value
-    if isinstance(value, Values):
+    if isinstance(value, FlagValues):
         return value.words
-    if isinstance(value, JsonText):
+    if isinstance(value, JsonValue):
         return (value.text,)
     return (value,) if isinstance(value, str) else ()
 
@@ -99,13 +103,13 @@ def _arg(key: str, value: ArgValue, own: frozenset[str]) -> ArgValue:
     secret = is_secret_name(key)
     if isinstance(value, bool):
         return value
-    if isinstance(value, JsonText):
+    if isinstance(value, JsonValue):
         return MASK if secret else _json(redact_word(value.text, own))
-    if isinstance(value, Values):
-        return Values(tuple(shown(text, own, secret=secret) for text in value.words))
+    if isinstance(value, FlagValues):
+        return FlagValues(tuple(redact_value(text, own, secret=secret) for text in value.words))
     if isinstance(value, tuple):
-        return tuple(shown(text, own, secret=secret) for text in value)
-    return shown(value, own, secret=secret)
+        return tuple(redact_value(text, own, secret=secret) for text in value)
+    return redact_value(value, own, secret=secret)
 
 
 def _json(text: str) -> ArgValue:
@@ -113,4 +117,4 @@ def _json(text: str) -> ArgValue:
         json.loads(text)
     except ValueError:
         return text  # a mask took its form with it
-    return JsonText(text)
+    return JsonValue(text)

@@ -23,16 +23,16 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import PydanticCustomError
 
 from sparkctl.core import profile_fields as kinds
-from sparkctl.core.faults import quoted
-from sparkctl.engines import names as engine_names
-from sparkctl.model.docker_options import DOCKER_OPTIONS, OptionKind
-from sparkctl.model.profile import ArgValue, JsonText
-from sparkctl.model.suggest import did_you_mean
+from sparkctl.core.faults import quote_source
+from sparkctl.engines import engine_names as engine_names
+from sparkctl.model.docker_options import DOCKER_OPTIONS, DockerOptionKind
+from sparkctl.model.profile import ArgValue, JsonValue
+from sparkctl.model.suggest import format_did_you_mean
 
 Pairs = tuple[tuple[str, str], ...]
 
 
-class Beside(ValueError):
+class ConflictingFieldError(ValueError):
     """A field is wrong beside ``other``, a field of its section that was given before."""
 
     def __init__(self, message: str, other: str) -> None:
@@ -71,7 +71,7 @@ def _engine(text: str) -> str:
     if text not in engine_names():
         raise ValueError(
             f"there is no engine `{text[:60]}` (there are {', '.join(engine_names())})"
-            f"{did_you_mean(text, engine_names())}"
+            f"{format_did_you_mean(text, engine_names())}"
         )
     return text
 
@@ -80,22 +80,24 @@ _SIZE_WORDS = "Bytes, as in 96GiB or 16g; 1GB is 2^30 here, as Docker has it."
 _MODEL_SIZE_WORDS = "Bytes, as in 27GB (10^9, as model pages have it) or 25GiB (2^30)."
 _TIME_WORDS = "A duration, as in 90s, 20m or 1h30m."
 Text = Annotated[str, BeforeValidator(_is_text), _schema("string")]
-Word = Annotated[str, BeforeValidator(_is_word), _schema(["string", "number"])]
+ScalarText = Annotated[str, BeforeValidator(_is_word), _schema(["string", "number"])]
 Name = Annotated[
-    str, BeforeValidator(_said(kinds.name)), _schema("string", pattern=f"^{kinds.CONTAINER_NAME.pattern}$")
+    str, BeforeValidator(_said(kinds.parse_name)), _schema("string", pattern=f"^{kinds.CONTAINER_NAME.pattern}$")
 ]
-Image = Annotated[str, BeforeValidator(_said(kinds.image)), _schema("string")]
-Size = Annotated[int, BeforeValidator(_said(kinds.large_size)), _schema(["string", "integer"], description=_SIZE_WORDS)]
+Image = Annotated[str, BeforeValidator(_said(kinds.parse_image)), _schema("string")]
+Size = Annotated[
+    int, BeforeValidator(_said(kinds.parse_engine_size)), _schema(["string", "integer"], description=_SIZE_WORDS)
+]
 FloorSize = Annotated[
-    int, BeforeValidator(_said(kinds.floor_size)), _schema(["string", "integer"], description=_SIZE_WORDS)
+    int, BeforeValidator(_said(kinds.parse_guard_floor)), _schema(["string", "integer"], description=_SIZE_WORDS)
 ]
 ModelSize = Annotated[
-    int, BeforeValidator(_said(kinds.model_size)), _schema(["string", "integer"], description=_MODEL_SIZE_WORDS)
+    int, BeforeValidator(_said(kinds.parse_weights_size)), _schema(["string", "integer"], description=_MODEL_SIZE_WORDS)
 ]
 SmallSize = Annotated[
     int, BeforeValidator(_said(kinds.small_size)), _schema(["string", "integer"], description="Bytes, as in 64KiB.")
 ]
-Pieces = Annotated[int, BeforeValidator(_said(kinds.pieces)), _schema("integer", minimum=1)]
+PositiveCount = Annotated[int, BeforeValidator(_said(kinds.parse_positive_count)), _schema("integer", minimum=1)]
 ShmSize = Annotated[
     str, BeforeValidator(_said(kinds.shm_size)), _schema(["string", "integer"], description=_SIZE_WORDS)
 ]
@@ -103,18 +105,26 @@ Seconds = Annotated[
     float, BeforeValidator(_said(kinds.seconds)), _schema(["string", "number"], description=_TIME_WORDS)
 ]
 Limit = Annotated[
-    float, BeforeValidator(_said(kinds.limit)), _schema("string", description="A duration with its unit, as in 20m.")
+    float,
+    BeforeValidator(_said(kinds.parse_time_limit)),
+    _schema("string", description="A duration with its unit, as in 20m."),
 ]
-Count = Annotated[int, BeforeValidator(_said(kinds.count)), _schema(["string", "integer"], examples=["27B", "350M"])]
-MountText = Annotated[str, BeforeValidator(_said(kinds.mount)), _schema("string", examples=["~/models:/models:ro"])]
+ParameterCount = Annotated[
+    int, BeforeValidator(_said(kinds.parse_parameter_count)), _schema(["string", "integer"], examples=["27B", "350M"])
+]
+MountText = Annotated[
+    str, BeforeValidator(_said(kinds.parse_mount)), _schema("string", examples=["~/models:/models:ro"])
+]
 Version = Annotated[str, BeforeValidator(_said(kinds.version)), _schema(["string", "number"], examples=["0.5.12"])]
 FlagName = Annotated[
     str,
     BeforeValidator(_said(kinds.arg_name)),
     _schema("string", description="A flag that this image's engine takes and no published version does."),
 ]
-Regex = Annotated[str, BeforeValidator(_said(kinds.regex)), _schema("string", format="regex")]
-Gpus = Annotated[str, BeforeValidator(_said(kinds.gpus)), _schema(["string", "integer"], examples=["all", "none"])]
+Regex = Annotated[str, BeforeValidator(_said(kinds.parse_ready_regex)), _schema("string", format="regex")]
+Gpus = Annotated[
+    str, BeforeValidator(_said(kinds.parse_gpus)), _schema(["string", "integer"], examples=["all", "none"])
+]
 HttpPath = Annotated[str, BeforeValidator(_said(kinds.http_path)), _schema("string", examples=["/health", "none"])]
 Device = Annotated[str, BeforeValidator(_said(kinds.device)), _schema("string", examples=["/dev/infiniband"])]
 EngineName = Annotated[str, AfterValidator(_engine), WithJsonSchema({"type": "string", "enum": list(engine_names())})]
@@ -132,7 +142,7 @@ Args = Annotated[
 ]
 Env = Annotated[Pairs, _schema("object", additionalProperties=_WORDS, description="${NAME} is the operator's own.")]
 Extra = Annotated[
-    tuple[tuple[str, JsonText], ...],
+    tuple[tuple[str, JsonValue], ...],
     _schema("object", description="What an import found and sparkctl has no use for; kept, never used."),
 ]
 Ulimits = Annotated[Pairs, _schema("object", additionalProperties={"type": ["string", "integer"]})]
@@ -143,7 +153,7 @@ Options = Annotated[
         description="Further docker run flags.",
         additionalProperties=False,
         properties={
-            key: {"type": "boolean"} if kind is OptionKind.FLAG else {"type": ["string", "number", "array"]}
+            key: {"type": "boolean"} if kind is DockerOptionKind.FLAG else {"type": ["string", "number", "array"]}
             for key, kind in DOCKER_OPTIONS.items()
         },
     ),
@@ -158,15 +168,15 @@ class ExpertsSection(_Section):
     """The routed experts of a mixture of experts: bytes of all of them, how many there are, how many a token takes."""
 
     weights: ModelSize
-    count: Pieces
-    per_token: Pieces
+    count: PositiveCount
+    per_token: PositiveCount
 
     @field_validator("per_token")
     @classmethod
     def _chosen(cls, per_token: int, info: ValidationInfo) -> int:
         count = info.data.get("count")
         if count is not None and per_token > count:
-            raise Beside(f"a token takes {per_token} experts and there are {count}", "count")
+            raise ConflictingFieldError(f"a token takes {per_token} experts and there are {count}", "count")
         return per_token
 
 
@@ -176,8 +186,8 @@ class ModelSection(_Section):
     path: Text | None = None
     served_name: Text | None = None
     weights: ModelSize | None = None
-    parameters: Count | None = None
-    active_parameters: Count | None = None
+    parameters: ParameterCount | None = None
+    active_parameters: ParameterCount | None = None
     experts: ExpertsSection | None = None
     draft_weights: ModelSize | None = None
     kv_per_token: SmallSize | None = None
@@ -187,7 +197,7 @@ class ModelSection(_Section):
     def _active(cls, active: int | None, info: ValidationInfo) -> int | None:
         total = info.data.get("parameters")
         if active is not None and total is not None and active > total:
-            raise Beside(
+            raise ConflictingFieldError(
                 f"{active} are active and the model has {total} (parameters): a part is not more than all", "parameters"
             )
         return active
@@ -197,7 +207,7 @@ class ModelSection(_Section):
     def _routed(cls, experts: ExpertsSection | None, info: ValidationInfo) -> ExpertsSection | None:
         total = info.data.get("weights")
         if experts is not None and total is not None and experts.weights > total:
-            raise Beside(
+            raise ConflictingFieldError(
                 f"the experts' weights ({experts.weights}) are more than the model's ({total}): `weights` is all of it",
                 "weights",
             )
@@ -248,15 +258,15 @@ class GuardSection(_Section):
         return {"anyOf": [own, {"enum": ["off", False]}], "description": own.get("description")}
 
 
-class GuardOff(GuardSection):
+class GuardDisabled(GuardSection):
     """``guard: off``."""
 
 
 def _guard(value: object) -> object:
     if value is False or value == "off":
-        return GuardOff()
+        return GuardDisabled()
     if not isinstance(value, dict | GuardSection):
-        raise ValueError(f"must be a map (floor, cache_below, limit) or off, not {quoted(_as_written(value))}")
+        raise ValueError(f"must be a map (floor, cache_below, limit) or off, not {quote_source(_as_written(value))}")
     return value
 
 
@@ -297,7 +307,7 @@ class ProfileFile(_Section):
     model: ModelSection = Field(default_factory=ModelSection)
     nodes: int = Field(default=1, ge=1, le=8)
     port: int | None = Field(default=None, ge=1, le=65535)
-    command: list[Word] | None = None
+    command: list[ScalarText] | None = None
     args: Args = ()
     env: Env = ()
     env_file: Text | None = None
@@ -313,7 +323,7 @@ class ProfileFile(_Section):
     extra: Extra = ()
 
 
-def keys_at(path: Iterable[str | int]) -> tuple[str, ...]:
+def list_valid_keys(path: Iterable[str | int]) -> tuple[str, ...]:
     """Return the keys that the map at ``path`` may have."""
     model: type[BaseModel] = ProfileFile
     for step in path:
@@ -326,7 +336,7 @@ def keys_at(path: Iterable[str | int]) -> tuple[str, ...]:
     return tuple(field.alias or key for key, field in model.model_fields.items())
 
 
-def json_schema() -> dict[str, Any]:
+def build_json_schema() -> dict[str, Any]:
     """Return the JSON Schema that an editor checks profiles against."""
     schema = ProfileFile.model_json_schema()
     variant = {"required": ["extends"]}

@@ -8,11 +8,11 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sparkctl.core.yamlfile import resolve
-from sparkctl.model.docker_options import DOCKER_OPTIONS, OptionKind
-from sparkctl.model.plan import GuardRule, Timeouts
-from sparkctl.model.profile import ArgValue, JsonText, Model, Profile, Values
-from sparkctl.model.text import clean
+from sparkctl.core.yamlfile import resolve_scalar
+from sparkctl.model.docker_options import DOCKER_OPTIONS, DockerOptionKind
+from sparkctl.model.plan import GuardRule, PhaseTimeouts
+from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, ModelSpec, Profile
+from sparkctl.model.text import sanitize_line
 from sparkctl.model.units import GIB, MIB
 
 WIDTH = 110
@@ -26,12 +26,12 @@ _IN_FLOW = re.compile(r"[,\[\]{}]")
 _KEY = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./ -]*")
 
 
-def profile_yaml(profile: Profile, comments: Sequence[tuple[str, str]] = ()) -> str:
+def render_profile_yaml(profile: Profile, comments: Sequence[tuple[str, str]] = ()) -> str:
     """Return the file's text. ``comments``: dotted fields and the words that stand above them."""
-    return "\n".join(_Writer(profile, comments).lines()) + "\n"
+    return "\n".join(_ProfileWriter(profile, comments).lines()) + "\n"
 
 
-class _Writer:
+class _ProfileWriter:
     def __init__(self, profile: Profile, comments: Sequence[tuple[str, str]]) -> None:
         self.profile = profile
         self.words: dict[str, list[str]] = {}
@@ -138,7 +138,7 @@ class _Writer:
             yield "  options:"
         for name in dict.fromkeys(name for name, _ in box.options):
             values = [value for option, value in box.options if option == name]
-            if DOCKER_OPTIONS.get(name) is OptionKind.FLAG:
+            if DOCKER_OPTIONS.get(name) is DockerOptionKind.FLAG:
                 text = values[0]
             else:
                 several = [_scalar(value, flow=len(values) > 1, words=True) for value in values]
@@ -229,9 +229,9 @@ def _flow_list(items: Sequence[str]) -> str:
 def _arg(value: ArgValue) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, JsonText):
+    if isinstance(value, JsonValue):
         return _flow(_numbers_kept(value.text))
-    if isinstance(value, Values):
+    if isinstance(value, FlagValues):
         return f"[{_flow_list([_scalar(word, flow=True, words=True) for word in value.words])}]"
     if isinstance(value, tuple):
         return _flow_list([_scalar(word, flow=True, words=True) for word in value])
@@ -240,7 +240,7 @@ def _arg(value: ArgValue) -> str:
 
 def _scalar(text: str, *, flow: bool = False, words: bool = False) -> str:
     """Return a scalar that is read back as this text. ``words``: where a number is kept as it is written."""
-    seen = resolve(text)
+    seen = resolve_scalar(text)
     number = words and isinstance(seen, int | float) and not isinstance(seen, bool)
     if (isinstance(seen, str) or number) and _is_plain(text, flow=flow):
         return text
@@ -265,7 +265,7 @@ def _key(text: str, *, flow: bool = False) -> str:
         and not text.startswith(("- ", "---"))
         and text != "-"
     )
-    return text if plain and isinstance(resolve(text), str) else _quoted(text)
+    return text if plain and isinstance(resolve_scalar(text), str) else _quoted(text)
 
 
 def _item(word: str) -> Iterator[str]:
@@ -311,12 +311,12 @@ def _has_controls(text: str) -> bool:
 def _comment(texts: Sequence[str], indent: int) -> Iterator[str]:
     for text in texts:
         for line in textwrap.wrap(
-            " ".join(clean(text).split()), WIDTH - indent - 2, break_long_words=False, break_on_hyphens=False
+            " ".join(sanitize_line(text).split()), WIDTH - indent - 2, break_long_words=False, break_on_hyphens=False
         ):
             yield f"{' ' * indent}# {line}"
 
 
-def _model(model: Model) -> dict[str, str | None]:
+def _model(model: ModelSpec) -> dict[str, str | None]:
     experts = model.experts
     return {
         "path": None if model.path is None else _scalar(model.path),
@@ -368,8 +368,8 @@ def _seconds(value: float) -> str:
     return f"{text}s"
 
 
-def _timeouts(limits: Timeouts) -> str | None:
-    usual = Timeouts()
+def _timeouts(limits: PhaseTimeouts) -> str | None:
+    usual = PhaseTimeouts()
     changed = [
         (name, _seconds(getattr(limits, name)))
         for name in ("creating", "starting", "loading", "warming")

@@ -13,11 +13,11 @@ from sparkctl.core import paths
 from sparkctl.errors import InvalidInput
 from sparkctl.files import irregular_kind, read_regular
 from sparkctl.model.profile import Profile
-from sparkctl.model.suggest import did_you_mean
+from sparkctl.model.suggest import format_did_you_mean
 
 if TYPE_CHECKING:
-    from sparkctl.core.faults import Fault
-    from sparkctl.core.yamlfile import Item
+    from sparkctl.core.faults import FileIssue
+    from sparkctl.core.yamlfile import YamlValue
 
 MAX_BASES = 8
 _SUFFIXES = (".yaml", ".yml")
@@ -33,7 +33,7 @@ class ProfileSummary:
     origin: Path
     shipped: bool
     overrides_shipped: bool
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[FileIssue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class ProfileLibrary:
     def __init__(self, user: Path | None = None, shipped: Path | None = None, beneath: Path | None = None) -> None:
         self.user = user or paths.user_profiles_dir()
         self.shipped = shipped or paths.shipped_profiles_dir()
-        self.beneath = beneath or (paths.profiles_beneath() if user is None else None)
+        self.beneath = beneath or (paths.read_only_profiles_dir() if user is None else None)
 
     @property
     def directories(self) -> tuple[Path, ...]:
@@ -83,9 +83,9 @@ class ProfileLibrary:
 
     def entries(self) -> tuple[ProfileEntry, ...]:
         """Return every profile whole, the broken ones by their summary alone."""
-        return tuple(self.entry(name) for name in self.names())
+        return tuple(self.load_entry(name) for name in self.names())
 
-    def variants(self, name: str) -> tuple[str, ...]:
+    def list_variants(self, name: str) -> tuple[str, ...]:
         """Return the profiles that say that they extend this one. Reads every file; one that cannot be read says nothing."""
         from sparkctl.core.yamlfile import read_yaml
 
@@ -106,7 +106,7 @@ class ProfileLibrary:
         path = Path(name).expanduser() if _is_path(name) else self.find(name)
         return self._load(path, overrides)
 
-    def check(self, path: Path) -> tuple[Fault, ...]:
+    def find_issues(self, path: Path) -> tuple[FileIssue, ...]:
         """Return every fault of one file and of the profiles it extends. Raises `InvalidInput` if it is unreadable."""
         from sparkctl.core.faults import InvalidFile
 
@@ -121,14 +121,14 @@ class ProfileLibrary:
         for directory in self.directories:
             if path := _files(directory).get(name):
                 return path
-        near = did_you_mean(name, self.names())
-        from sparkctl.core.faults import quoted
+        near = format_did_you_mean(name, self.names())
+        from sparkctl.core.faults import quote_source
 
         trouble = self.find_directory_fault()
         also = "" if trouble is None else f"; {trouble}"
-        raise InvalidInput(f"no profile is called {quoted(name)}{near}{also}", hint="sparkctl profiles list")
+        raise InvalidInput(f"no profile is called {quote_source(name)}{near}{also}", hint="sparkctl profiles list")
 
-    def stamp(self) -> tuple[tuple[str, int], ...]:
+    def get_modification_times(self) -> tuple[tuple[str, int], ...]:
         """Return what changes when a file of the library does: each with its time of change."""
         found = []
         for directory in self.directories:
@@ -137,13 +137,13 @@ class ProfileLibrary:
                     found.append((str(path), path.stat().st_mtime_ns))
         return tuple(found)
 
-    def own(self, name: str) -> tuple[Path, bool]:
+    def get_or_copy_user_file(self, name: str) -> tuple[Path, bool]:
         """Return the operator's own file of a profile, and whether it was made just now as a copy of the shipped one.
 
         Raises `InvalidInput` for a name there is not, OSError where no file can be written.
         """
         path = self.find(name)
-        if self.is_own(path):
+        if self.is_writable(path):
             return path, False
         self.user.mkdir(parents=True, exist_ok=True)
         mine = self.user / path.name
@@ -151,9 +151,9 @@ class ProfileLibrary:
             file.write(read_regular(path, 1 << 20))
         return mine, True
 
-    def entry(self, name: str) -> ProfileEntry:
+    def load_entry(self, name: str) -> ProfileEntry:
         """Return one profile whole. Raises `InvalidInput` for a name there is not."""
-        from sparkctl.core.faults import Fault, InvalidFile, Place
+        from sparkctl.core.faults import FileIssue, FilePosition, InvalidFile
 
         path = self.find(name)
         shipped = self.is_shipped(path)
@@ -163,46 +163,46 @@ class ProfileLibrary:
         except InvalidFile as error:
             return ProfileEntry(ProfileSummary(name, None, None, path, shipped, overrides, error.faults), None)
         except InvalidInput as error:
-            fault = Fault(Place(str(path)), error.message)
+            fault = FileIssue(FilePosition(str(path)), error.message)
             return ProfileEntry(ProfileSummary(name, None, None, path, shipped, overrides, (fault,)), None)
         return ProfileEntry(ProfileSummary(name, profile.title, profile.engine, path, shipped, overrides), profile)
 
     def _load(self, path: Path, overrides: Sequence[str]) -> Profile:
-        return self.read(path, overrides)[0]
+        return self.load_with_positions(path, overrides)[0]
 
-    def read(self, path: Path, overrides: Sequence[str] = ()) -> tuple[Profile, Item]:
+    def load_with_positions(self, path: Path, overrides: Sequence[str] = ()) -> tuple[Profile, YamlValue]:
         """Return a profile, and its tree with what it extends laid under it: where each value stands.
 
         Raises `InvalidFile` with every fault, `InvalidInput` if a file is unreadable.
         """
         from sparkctl.core.faults import InvalidFile
-        from sparkctl.core.profile_build import build
-        from sparkctl.core.profile_tree import inheritable, overlay, override_tree, token_faults
+        from sparkctl.core.profile_build import validate_profile
+        from sparkctl.core.profile_tree import find_token_issues, merge_profile_trees, parse_setting, strip_base_fields
 
         chain = self._chain(path)
-        faults = [fault for _, tree in chain for fault in token_faults(tree)]
+        faults = [fault for _, tree in chain for fault in find_token_issues(tree)]
         faults += self._misnamed(chain[0])
         tree = chain[-1][1]
         for _, above in reversed(chain[:-1]):
-            tree = overlay(inheritable(tree), above)
+            tree = merge_profile_trees(strip_base_fields(tree), above)
         for text in overrides:
             try:
-                change = override_tree(text)
-                faults += token_faults(change)
-                tree = overlay(tree, change)
+                change = parse_setting(text)
+                faults += find_token_issues(change)
+                tree = merge_profile_trees(tree, change)
             except InvalidFile as error:
                 faults += error.faults
         try:
-            profile = build(tree, path, shipped=self.is_shipped(path))
+            profile = validate_profile(tree, path, shipped=self.is_shipped(path))
         except InvalidFile as error:
             raise InvalidFile([*error.faults, *faults]) from None
         if faults:
             raise InvalidFile(faults)
         return profile, tree
 
-    def _chain(self, path: Path) -> Sequence[tuple[Path, Item]]:
+    def _chain(self, path: Path) -> Sequence[tuple[Path, YamlValue]]:
         """Return the file and the files it extends, the nearest first."""
-        from sparkctl.core.faults import Fault, InvalidFile, quoted
+        from sparkctl.core.faults import FileIssue, InvalidFile, quote_source
         from sparkctl.core.yamlfile import read_yaml
 
         chain = [(path, read_yaml(path).root)]
@@ -210,16 +210,18 @@ class ProfileLibrary:
         while (entry := chain[-1][1].entries.get("extends")) is not None and entry.item.value is not None:
             base = self._base(chain[-1][0], entry.item)
             if base.resolve() in seen:
-                raise InvalidFile([Fault(entry.item.place, f"extends: {quoted(entry.item.raw)} leads back to here")])
+                raise InvalidFile(
+                    [FileIssue(entry.item.place, f"extends: {quote_source(entry.item.raw)} leads back to here")]
+                )
             if len(chain) > MAX_BASES:
-                raise InvalidFile([Fault(entry.item.place, f"extends: more than {MAX_BASES} profiles in a row")])
+                raise InvalidFile([FileIssue(entry.item.place, f"extends: more than {MAX_BASES} profiles in a row")])
             seen.add(base.resolve())
             chain.append((base, read_yaml(base).root))
         return chain
 
-    def _base(self, path: Path, item: Item) -> Path:
+    def _base(self, path: Path, item: YamlValue) -> Path:
         """Return the file that ``extends`` means; a profile that extends its own name means the shipped one."""
-        from sparkctl.core.faults import Fault, InvalidFile, quoted
+        from sparkctl.core.faults import FileIssue, InvalidFile, quote_source
 
         name = item.raw or ""
         files = [file for directory in self.directories if (file := _files(directory).get(name)) is not None]
@@ -229,15 +231,15 @@ class ProfileLibrary:
         if below:
             return below[0]
         if files and not others:
-            raise InvalidFile([Fault(item.place, f"extends: {quoted(name)} is this profile itself")])
+            raise InvalidFile([FileIssue(item.place, f"extends: {quote_source(name)} is this profile itself")])
         if others:
             return others[0]
-        near = did_you_mean(name, self.names())
-        raise InvalidFile([Fault(item.place, f"extends: no profile is called {quoted(name)}{near}")])
+        near = format_did_you_mean(name, self.names())
+        raise InvalidFile([FileIssue(item.place, f"extends: no profile is called {quote_source(name)}{near}")])
 
-    def _misnamed(self, source: tuple[Path, Item]) -> Sequence[Fault]:
+    def _misnamed(self, source: tuple[Path, YamlValue]) -> Sequence[FileIssue]:
         """Return a fault where a profile in the library is called otherwise than its file."""
-        from sparkctl.core.faults import Fault, quoted
+        from sparkctl.core.faults import FileIssue, quote_source
 
         path, tree = source
         entry = tree.entries.get("name")
@@ -245,13 +247,13 @@ class ProfileLibrary:
             return []
         if entry is None or entry.item.raw is None or entry.item.raw == path.stem:
             return []
-        return [Fault(entry.item.place, f"name: must be {quoted(path.stem)}, as the file is called")]
+        return [FileIssue(entry.item.place, f"name: must be {quote_source(path.stem)}, as the file is called")]
 
     def is_shipped(self, path: Path) -> bool:
         """Tell whether a file is part of sparkctl."""
         return path.parent.resolve() == self.shipped.resolve()
 
-    def is_own(self, path: Path) -> bool:
+    def is_writable(self, path: Path) -> bool:
         """Tell whether a file may be written to: it is neither shipped nor the operator's, seen from the demo."""
         fixed = [self.shipped, *([self.beneath] if self.beneath is not None else [])]
         return path.parent.resolve() not in [one.resolve() for one in fixed]
@@ -259,9 +261,9 @@ class ProfileLibrary:
 
 def profile_json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a profile file, for editors."""
-    from sparkctl.core.profile_schema import json_schema
+    from sparkctl.core.profile_schema import build_json_schema
 
-    return json_schema()
+    return build_json_schema()
 
 
 def _files(directory: Path) -> dict[str, Path]:

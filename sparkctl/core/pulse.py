@@ -9,7 +9,7 @@ _SLOWEST = 30.0  # SGLang sets its gauges to zero after so much silence; no stri
 _SLACK = 1.5
 
 
-class Pulse:
+class ReportCadence:
     """Remembers when the engine last reported steps and how far apart its reports usually are.
 
     The first report after an idle gap averages its tokens over the gap: 4 tok/s from an engine that does 15. A gap is
@@ -22,7 +22,7 @@ class Pulse:
         self._gaps: deque[float] = deque(maxlen=3)
         self.trusted = False  # the rate that came with the last beat covers steps alone
 
-    def beat(self, when: float, unbroken: bool = False) -> None:
+    def record_report(self, when: float, unbroken: bool = False) -> None:
         """Take a report of steps, at seconds. ``unbroken``: no request began since the last, so there was no idling."""
         gap = None if self._last is None else when - self._last
         self.trusted = gap is not None and (unbroken or gap <= max(IDLE_GAP, _SLACK * self._usual()))
@@ -30,11 +30,11 @@ class Pulse:
             self._gaps.append(gap)
         self._last = when
 
-    def alive(self, now: float, window: float) -> bool:
+    def is_stepping(self, now: float, window: float) -> bool:
         """Say whether steps were reported lately."""
         return self._last is not None and now - self._last <= max(window, _SLACK * self._usual())
 
-    def patience(self, window: float) -> float:
+    def max_silence(self, window: float) -> float:
         """Return how many seconds of silence surely mean that no step happened; many while the stride is not known."""
         return max(window, _SLACK * self._usual()) if self._gaps else max(window, _SLOWEST)
 

@@ -10,34 +10,34 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from sparkctl.core.bounded_pattern import compile_bounded
-from sparkctl.core.log_seen import Seen, has_aftermath, has_room, weight, weightiest
-from sparkctl.core.log_timeline import Timeline
-from sparkctl.core.logwords import (
-    ANSWERED,
-    ASKED,
+from sparkctl.core.log_seen import EvidenceLine, failure_weight, has_consequences, make_room_for, pick_most_specific
+from sparkctl.core.log_timeline import LogPhaseTimer
+from sparkctl.core.logwords import (  # fmt: skip
+    ACCESS_LINE,
+    DURATION_PATTERN,
     ERRORS,
-    OF_A_START,
-    OPENS,
+    INFERENCE_REQUEST,
+    OTHER_REQUEST,
     REFUSED_REQUEST,
+    SHUTDOWN_PHRASES,
+    STARTUP_ONLY_CAUSES,
     STOP_REQUESTS,
-    STOPS,
-    TOOK,
-    USED,
+    TRACEBACK_STARTS,
     is_below_error,
-    sounds_bad,
-    tells_time,
-)  # fmt: skip
-from sparkctl.core.own_questions import is_ours
-from sparkctl.engines.base import Engine, Failure, Signal, Weight, placed
-from sparkctl.engines.lines import LinePreparer, peel
-from sparkctl.model.diagnosis import Took
-from sparkctl.model.engine_facts import EngineFact, FactName
+    looks_like_error,
+    may_hold_duration,
+)
+from sparkctl.core.own_questions import is_own_request
+from sparkctl.engines.base import Engine, Failure, FailureWeight, LineSignal, refine_failure
+from sparkctl.engines.lines import LinePreparer, strip_log_prefix
+from sparkctl.model.diagnosis import ReportedDuration
+from sparkctl.model.engine_facts import EngineFact, EngineFactName
 from sparkctl.model.log import LogLine
-from sparkctl.model.metrics import LineKind
-from sparkctl.model.phase import PartTime, Phase, Step
-from sparkctl.model.plan import ReadyRule
-from sparkctl.model.text import clean, shorten
-from sparkctl.model.verdict import Cause
+from sparkctl.model.metrics import StatsLineKind
+from sparkctl.model.phase import Phase, PhaseDuration, Step
+from sparkctl.model.plan import ReadinessRule
+from sparkctl.model.text import sanitize_line, truncate_text
+from sparkctl.model.verdict import FailureCause
 
 _MOST_TOOK = 64
 # Lines of an engine at work after a failure that it has lived through: a dying one prints hardly any.
@@ -46,11 +46,11 @@ LIVED_ON, _LIVED_ON_FATAL = 3, 50
 _MADE_ON = 2
 _BANNER = 40  # lines between an engine's name with its version and its settings, at most
 _TAIL = 6  # lines of tidying up that may follow the last error
-_ONLY_ASKED = (ASKED,)
+_ONLY_ASKED = (OTHER_REQUEST,)
 
 
 @dataclass(slots=True)
-class LogReader:
+class LogAnalyzer:
     """Reads one log. A phase is never left backwards: draft models load weights after graphs were captured.
 
     ``whole``: it is a log from end to end, nobody watches it grow. It may hold several runs, of which the last counts,
@@ -58,30 +58,30 @@ class LogReader:
     """
 
     engine: Engine
-    ready: ReadyRule
+    ready: ReadinessRule
     whole: bool = False
     phase: Phase = Phase.STARTING
     step: Step | None = None
     ready_line_seen: bool = False
     has_served: bool = False
-    failures: list[Seen] = field(default_factory=list)
-    last_error: Seen | None = None
-    facts: dict[FactName, EngineFact] = field(default_factory=dict)
-    took: list[Took] = field(default_factory=list)
+    failures: list[EvidenceLine] = field(default_factory=list)
+    last_error: EvidenceLine | None = None
+    facts: dict[EngineFactName, EngineFact] = field(default_factory=dict)
+    took: list[ReportedDuration] = field(default_factory=list)
     runs: int = 1
     run_began: int = 1  # the line at which the last run began
-    before: Seen | None = None  # the root of the run before
-    stopped: Seen | None = None  # the first line of a stop that was asked for
+    before: EvidenceLine | None = None  # the root of the run before
+    stopped: EvidenceLine | None = None  # the first line of a stop that was asked for
     _life: int = 0
     _made: int = 0
     _lived_at: int = 0  # the last line of an engine at work
     _opened_at: int | None = None  # the first line since of a traceback, or of a command line's usage
     _joined_from: int = 0
-    _level_error: Seen | None = None
+    _level_error: EvidenceLine | None = None
     _banner: tuple[int, EngineFact] | None = None
     _has_old_version: bool = False
     _moves: int = 0
-    _times: Timeline = field(default_factory=Timeline)
+    _times: LogPhaseTimer = field(default_factory=LogPhaseTimer)
     _begun: set[str] = field(default_factory=set)
     _preparer: LinePreparer = field(default_factory=LinePreparer)
     _is_ready_line: Callable[[str], object] | None = None
@@ -89,18 +89,22 @@ class LogReader:
     _latest: tuple[int, str] | None = None
 
     def __post_init__(self) -> None:
-        self._all_ordinary = (ASKED, USED, *(re.escape(start) for start in self.engine.signs.serving))
+        self._all_ordinary = (
+            OTHER_REQUEST,
+            INFERENCE_REQUEST,
+            *(re.escape(start) for start in self.engine.signs.serving),
+        )
         self._is_ready_line = compile_bounded(self.ready.line).search if self.ready.line else None
         self.ready_line_seen = self.ready.line is None
 
-    def read(self, lines: Iterable[LogLine]) -> bool:
+    def feed_lines(self, lines: Iterable[LogLine]) -> bool:
         """Take in lines; return whether phase or step moved."""
         before = (self.phase, self.step, self.ready_line_seen)
         for line in lines:
-            self.read_line(line)
+            self.feed_line(line)
         return (self.phase, self.step, self.ready_line_seen) != before
 
-    def read_line(self, line: LogLine) -> None:
+    def feed_line(self, line: LogLine) -> None:
         """Take in one line."""
         was_joining = self._preparer.is_joining
         texts = self._preparer.feed(line.text)
@@ -116,14 +120,14 @@ class LogReader:
                 self._read_one(line, text)
 
     @property
-    def latest(self) -> Seen | None:
+    def latest(self) -> EvidenceLine | None:
         """The last line with text."""
-        return None if self._latest is None else Seen(*self._latest)
+        return None if self._latest is None else EvidenceLine(*self._latest)
 
     @property
-    def fatal(self) -> Seen | None:
+    def fatal(self) -> EvidenceLine | None:
         """The first line after which the engine cannot come up any more, even if its process lingers."""
-        return next((seen for seen in self.standing if seen.failure and seen.failure.fatal), None)
+        return next((seen for seen in self.list_open_failures if seen.failure and seen.failure.fatal), None)
 
     @property
     def was_ready(self) -> bool:
@@ -131,7 +135,7 @@ class LogReader:
         return self.has_served or (self.ready_line_seen and self.ready.line is not None)
 
     @property
-    def ordinary(self) -> tuple[str, ...]:
+    def ignorable_patterns(self) -> tuple[str, ...]:
         """Regexes of prepared lines that may be passed over from here on without loss, as `pass_over` takes them: what
         tells nothing, and once nothing hangs on it any more, what tells of an engine at work."""
         if not self.whole or not (self.ready_line_seen or self.has_served) or self._preparer.is_joining:
@@ -146,20 +150,22 @@ class LogReader:
         self._lives(latest.number)
 
     @property
-    def standing(self) -> list[Seen]:
+    def list_open_failures(self) -> list[EvidenceLine]:
         """The failures that the engine has not lived through, in the order of the log."""
         return [
             seen for seen in self.failures if seen.failure is not None and not self._lived_through(seen, seen.failure)
         ]
 
     @property
-    def root(self) -> Seen | None:
+    def find_root_failure(self) -> EvidenceLine | None:
         """The failure that explains the others: the most concrete, among equals the first."""
-        found = weightiest(self.standing)
-        if found is None or weight(found) > Weight.LOST:
+        found = pick_most_specific(self.list_open_failures)
+        if found is None or failure_weight(found) > FailureWeight.LOST:
             return found
         # Only that it died is left: what another of its processes went on after may yet be the reason.
-        return weightiest([seen for seen in self.failures if seen.serving is found.serving and seen.life == found.life])
+        return pick_most_specific(
+            [seen for seen in self.failures if seen.serving is found.serving and seen.life == found.life]
+        )
 
     @property
     def has_begun(self) -> bool:
@@ -167,17 +173,17 @@ class LogReader:
         return bool(self._begun) or self._moves > 1
 
     @property
-    def end(self) -> Seen | None:
+    def find_end_cause(self) -> EvidenceLine | None:
         """The root, where it is more than what a healthy server prints of a client's bad request or of a stop: with an
         exception that no rule knows some part of the engine says that it ends of it."""
-        root = self.root
+        root = self.find_root_failure
         if root is None or root.failure is None:
             return None
-        is_the_end = root.failure.weight >= Weight.DEATH or not root.serving or self.fatal is not None
+        is_the_end = root.failure.weight >= FailureWeight.DEATH or not root.serving or self.fatal is not None
         return root if is_the_end else None
 
     @property
-    def last_words(self) -> Seen | None:
+    def find_final_error(self) -> EvidenceLine | None:
         """The error by which the log ends, whoever knows it: not one after which it went on."""
         seen = self.last_error
         if seen is None or self.stopped is not None or self._latest is None or self._moves > seen.moves:
@@ -185,7 +191,7 @@ class LogReader:
         return seen if self._latest[0] - seen.number <= _TAIL else None
 
     @property
-    def unnamed_error(self) -> Seen | None:
+    def unnamed_error(self) -> EvidenceLine | None:
         """The error on which a log ends whose engine never became ready, where no rule knows it."""
         seen = self._level_error
         if (
@@ -198,66 +204,78 @@ class LogReader:
             return None
         return seen if self._latest[0] - seen.number <= _TAIL else None
 
-    def settled(self) -> LogReader:
+    def for_last_run(self) -> LogAnalyzer:
         """Return the reader of the last run: what only a start can say, after readiness, is of a start of its own."""
-        opens = next((seen for seen in self.standing if self._is_of_a_start(seen)), None) if self.whole else None
+        opens = (
+            next((seen for seen in self.list_open_failures if self._is_of_a_start(seen)), None) if self.whole else None
+        )
         if opens is None:
             return self
-        fresh = LogReader(self.engine, self.ready, self.whole)
+        fresh = LogAnalyzer(self.engine, self.ready, self.whole)
         fresh.runs, fresh._latest, fresh._moves = self.runs + 1, self._latest, 1
         fresh.run_began = min(self._opened_at or opens.number, opens.number)
-        earlier = [seen for seen in self.standing if seen.number < fresh.run_began]
+        earlier = [seen for seen in self.list_open_failures if seen.number < fresh.run_began]
         if any(seen.failure is not None and seen.failure.fatal for seen in earlier):
-            fresh.run_began, fresh.before = opens.number, weightiest(earlier)
+            fresh.run_began, fresh.before = opens.number, pick_most_specific(earlier)
         for seen in self.failures:
             if seen.number >= fresh.run_began:
                 fresh.failures.append(replace(seen, serving=False, life=0, moves=1, made=0))
-        version = self.facts.get(FactName.ENGINE_VERSION)
+        version = self.facts.get(EngineFactName.ENGINE_VERSION)
         if version is not None:
-            fresh.facts[FactName.ENGINE_VERSION] = version
+            fresh.facts[EngineFactName.ENGINE_VERSION] = version
         return fresh
 
     @property
-    def contributing(self) -> tuple[Seen, ...]:
+    def contributing(self) -> tuple[EvidenceLine, ...]:
         """What went wrong besides the root and is no mere consequence: other concrete causes, each once."""
-        root = self.root
-        found: dict[Cause, Seen] = {}
-        for seen in self.standing:
-            if root is None or seen.failure is None or root.failure is None or seen.failure.weight < Weight.LIKELY:
+        root = self.find_root_failure
+        found: dict[FailureCause, EvidenceLine] = {}
+        for seen in self.list_open_failures:
+            if (
+                root is None
+                or seen.failure is None
+                or root.failure is None
+                or seen.failure.weight < FailureWeight.LIKELY
+            ):
                 continue
             if seen.failure.cause is not root.failure.cause:
                 found.setdefault(seen.failure.cause, seen)
         return tuple(found.values())
 
     @property
-    def parts(self) -> tuple[PartTime, ...]:
+    def parts(self) -> tuple[PhaseDuration, ...]:
         """What each part of the start took by the stamps of its lines, as far as they have any."""
         return self._times.parts
 
-    def _lived_through(self, seen: Seen, failure: Failure) -> bool:
+    def _lived_through(self, seen: EvidenceLine, failure: Failure) -> bool:
         if self.whole and self.was_ready and not seen.serving:
             return True
-        if self.whole and seen.serving and failure.cause in OF_A_START and self._lived_at > seen.number:
+        if self.whole and seen.serving and failure.cause in STARTUP_ONLY_CAUSES and self._lived_at > seen.number:
             return True  # a client's adapter, template or picture: the engine went on
         since = self._life - seen.life
         if failure.fatal:
             if since >= _LIVED_ON_FATAL:
                 return True
             # A model's own text may quote an error. Of a real one some other part of the engine speaks as well.
-            return seen.serving and self._made - seen.made >= _MADE_ON and not has_aftermath(seen, self.failures)
+            return seen.serving and self._made - seen.made >= _MADE_ON and not has_consequences(seen, self.failures)
         return since >= LIVED_ON or self._moves > seen.moves
 
-    def _is_of_a_start(self, seen: Seen) -> bool:
+    def _is_of_a_start(self, seen: EvidenceLine) -> bool:
         failure = seen.failure
-        if failure is None or not seen.serving or failure.cause not in OF_A_START or failure.weight < Weight.CONCRETE:
+        if (
+            failure is None
+            or not seen.serving
+            or failure.cause not in STARTUP_ONLY_CAUSES
+            or failure.weight < FailureWeight.CONCRETE
+        ):
             return False
-        return self.stopped is not None or seen is self.root or failure.cause is Cause.UNKNOWN_FLAG
+        return self.stopped is not None or seen is self.find_root_failure or failure.cause is FailureCause.UNKNOWN_FLAG
 
     def _lives(self, number: int) -> None:
         self._lived_at, self._opened_at = number, None
 
     def _read_one(self, line: LogLine, text: str) -> None:
-        if is_ours(text):
+        if is_own_request(text):
             return
         signs = self.engine.signs
         if text.startswith(signs.begins):
@@ -266,10 +284,10 @@ class LogReader:
             else:
                 self.stopped = None  # it begins anew
         self._latest = line.number, text
-        if text.startswith(OPENS):
+        if text.startswith(TRACEBACK_STARTS):
             self._opened_at = self._opened_at or line.number
         elif self.stopped is None and self._begins_stop(text):
-            self.stopped = Seen(line.number, clean(text))
+            self.stopped = EvidenceLine(line.number, sanitize_line(text))
             self._lives(line.number)
         if self.phase is Phase.STARTING:
             self._move(Phase.LOADING, None, line)
@@ -280,7 +298,7 @@ class LogReader:
             and self._says_ready(text)
         ):
             self.ready_line_seen = True
-            self._times.be_ready(line)
+            self._times.mark_ready(line)
             self._move(Phase.WARMING, Step("first token"), line)
         if text.startswith(signs.serving):
             self._life += 1
@@ -289,61 +307,63 @@ class LogReader:
             if self.failures and self._life - self.failures[-1].life <= _LIVED_ON_FATAL and self._makes_tokens(text):
                 self._made += 1
             return
-        if text.startswith("INFO: ") and (answered := ANSWERED.match(text)):
+        if text.startswith("INFO: ") and (answered := ACCESS_LINE.match(text)):
             self._lives(line.number)
             if answered["used"]:
                 self._life += 1
                 self.has_served = self.has_served or self.whole
             return
-        signal = self.engine.classify(text)
+        signal = self.engine.classify_line(text)
         if signal is not None:
             self._take(signal, line, text)
-        elif sounds_bad(text) and not is_below_error(_level(line)):
-            self.last_error = Seen(line.number, clean(text), moves=self._moves)
+        elif looks_like_error(text) and not is_below_error(_level(line)):
+            self.last_error = EvidenceLine(line.number, sanitize_line(text), moves=self._moves)
         self._look_at_level(signal, line, text)
         if (
             not self.ready_line_seen
             and len(self.took) < _MOST_TOOK
-            and tells_time(text)
-            and (found := TOOK.match(text))
+            and may_hold_duration(text)
+            and (found := DURATION_PATTERN.match(text))
         ):
-            self.took.append(Took(shorten(found["what"].strip(), 80), float(found["seconds"]), line.number))
+            self.took.append(
+                ReportedDuration(truncate_text(found["what"].strip(), 80), float(found["seconds"]), line.number)
+            )
 
     def _begins_stop(self, text: str) -> bool:
         """Tell whether an orderly stop begins here. A failure that came before is why it ends, then."""
         if text.startswith(STOP_REQUESTS):
             return self.fatal is None
         is_up = self.was_ready or (not self.whole and self._life > 0)  # of a log's tail the ready line may be cut off
-        return is_up and text.startswith(STOPS) and self.fatal is None
+        return is_up and text.startswith(SHUTDOWN_PHRASES) and self.fatal is None
 
     def _says_ready(self, text: str) -> bool:
         """The engine knows its own line from a model's text that quotes it; a profile's rule is the profile's word."""
         if self.ready.line != self.engine.defaults.ready_line:
             return True
-        signal = self.engine.classify(text)
+        signal = self.engine.classify_line(text)
         return signal is not None and signal.phase is Phase.READY
 
-    def _look_at_level(self, signal: Signal | None, line: LogLine, text: str) -> None:
+    def _look_at_level(self, signal: LineSignal | None, line: LogLine, text: str) -> None:
         """Keep the last line that the program itself calls an error, while it is not ready and no rule knows it."""
         if self.was_ready or (signal is not None and signal.failure is not None) or text[:1].isspace():
             return
-        if not text.startswith(OPENS) and _level(line) in ERRORS:
-            self._level_error = Seen(line.number, clean(text), moves=self._moves)
+        if not text.startswith(TRACEBACK_STARTS) and _level(line) in ERRORS:
+            self._level_error = EvidenceLine(line.number, sanitize_line(text), moves=self._moves)
 
     def _makes_tokens(self, text: str) -> bool:
-        told = self.engine.stats(text)
+        told = self.engine.parse_stats_line(text)
         return told is not None and bool(told.generation_rate)
 
     def _is_at_work(self, text: str) -> bool:
-        told = self.engine.stats(text)
-        return told is not None and told.kind not in (LineKind.PREFILL, LineKind.HEALTH)  # a warm-up is that
+        told = self.engine.parse_stats_line(text)
+        return told is not None and told.kind not in (StatsLineKind.PREFILL, StatsLineKind.HEALTH)  # a warm-up is that
 
     def _begin(self, line: LogLine, begin: str) -> None:
         """A start begins. Where one has begun before, what was read is of an earlier run."""
         if begin in self._begun or self.failures or (self._moves > 1 and (not self._begun or self.was_ready)):
-            version, banner, ended = self.facts.get(FactName.ENGINE_VERSION), self._banner, self.settled()
-            fresh = LogReader(self.engine, self.ready, self.whole)
-            fresh.runs, fresh.run_began, fresh.before = ended.runs + 1, line.number, ended.end
+            version, banner, ended = self.facts.get(EngineFactName.ENGINE_VERSION), self._banner, self.for_last_run()
+            fresh = LogAnalyzer(self.engine, self.ready, self.whole)
+            fresh.runs, fresh.run_began, fresh.before = ended.runs + 1, line.number, ended.find_end_cause
             fresh._preparer, fresh._joined_from, fresh._latest = self._preparer, self._joined_from, self._latest
             if banner is not None and line.number - banner[0] > _BANNER:
                 banner = None
@@ -351,14 +371,14 @@ class LogReader:
                 fresh.run_began, version = banner
             fresh._has_old_version = banner is None
             if version is not None:
-                fresh.facts[FactName.ENGINE_VERSION] = version
+                fresh.facts[EngineFactName.ENGINE_VERSION] = version
             for name in self.__slots__:
                 setattr(self, name, getattr(fresh, name))
         self._begun.add(begin)
 
-    def _take(self, signal: Signal, line: LogLine, text: str) -> None:
+    def _take(self, signal: LineSignal, line: LogLine, text: str) -> None:
         for fact in signal.facts:
-            if fact.name is FactName.ENGINE_VERSION:
+            if fact.name is EngineFactName.ENGINE_VERSION:
                 if signal.phase is None and (self.failures or self.was_ready or self._moves > 1):
                     self._banner = line.number, fact  # of the run that begins here, as it seems
                 if self._has_old_version:
@@ -369,12 +389,12 @@ class LogReader:
             step = None if self.step is None else self.step.name
             told = {name: fact.value for name, fact in self.facts.items()}
             is_serving = self.was_ready
-            self._note(placed(signal.failure, text, step, told, is_serving=is_serving), line, text)
+            self._note(refine_failure(signal.failure, text, step, told, is_serving=is_serving), line, text)
         # The engine's own idea of ready is not ours: the rule's line, health and a token decide.
         phase = Phase.WARMING if signal.phase is Phase.READY else signal.phase
         if signal.step is not None and self._is_late(signal.step):
             return
-        if phase is not None and phase.rank >= self.phase.rank:
+        if phase is not None and phase.order >= self.phase.order:
             self._move(phase, signal.step or (self.step if phase is self.phase else None), line)
         elif signal.step is not None and phase is None:
             self.step = signal.step
@@ -390,20 +410,22 @@ class LogReader:
     def _note(self, failure: Failure, line: LogLine, text: str) -> None:
         """Keep a failure; of those that say the same again the first is enough, unless it was lived through."""
         now = self.was_ready and self.whole
-        if self.stopped is not None and failure.weight < Weight.LIKELY:
+        if self.stopped is not None and failure.weight < FailureWeight.LIKELY:
             return  # what a server's parts say of each other while it stops
         if now and REFUSED_REQUEST.search(text):
             return
-        self._times.reach(line)
+        self._times.advance_time(line)
         for at, seen in enumerate(self.failures):
             if seen.failure is not None and (seen.failure.cause, seen.failure.weight, seen.failure.fatal) == (
                 failure.cause, failure.weight, failure.fatal
             ) and self._lived_through(seen, seen.failure):  # fmt: skip
                 del self.failures[at]
                 break
-        if not has_room(self.failures, failure):
+        if not make_room_for(self.failures, failure):
             return
-        self.failures.append(Seen(line.number, clean(text), failure, now, self._life, self._moves, self._made))
+        self.failures.append(
+            EvidenceLine(line.number, sanitize_line(text), failure, now, self._life, self._moves, self._made)
+        )
 
     def _move(self, phase: Phase, step: Step | None, line: LogLine) -> None:
         name = None if step is None else step.name
@@ -413,11 +435,11 @@ class LogReader:
             return
         self._moves += 1
         if self.ready_line_seen and self.ready.line:
-            self._times.reach(line)
+            self._times.advance_time(line)
         else:
-            self._times.begin(phase, name, line)
+            self._times.start_phase(phase, name, line)
 
 
 def _level(line: LogLine) -> str | None:
     """Return the level that a line's own header names."""
-    return peel(clean(line.text[:200]))[0]
+    return strip_log_prefix(sanitize_line(line.text[:200]))[0]

@@ -26,40 +26,40 @@ _KINDS: dict[str, type] = {
     "sample": events.SampleArrived,
     "caches": events.CachesDropped,
     "containers": events.ContainersListed,
-    "numbers": events.NumbersArrived,
+    "numbers": events.MeterArrived,
     "facts": events.FactsLearned,
-    "plan": events.PlanMade,
-    "fit": events.FitJudged,
+    "plan": events.LaunchPlanned,
+    "fit": events.MemoryFitEvaluated,
     "phase": events.PhaseChanged,
     "log": events.LogArrived,
     "guard": events.GuardActed,
-    "guarded": events.GuardStood,
-    "warning": events.Warned,
-    "finding": events.Found,
-    "moved": events.Moved,
-    "released": events.Released,
+    "guarded": events.GuardStatusChanged,
+    "warning": events.WarningEmitted,
+    "finding": events.FindingReported,
+    "moved": events.TransferProgressed,
+    "released": events.MemoryReleased,
     "switch-plan": events.SwitchPlanned,
     "switch": events.SwitchStepped,
     "switch-found": events.SwitchFound,
-    "examined": events.Examined,
-    "result": events.Ended,
+    "examined": events.CheckCompleted,
+    "result": events.CommandEnded,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
-def encode(event: events.Event) -> dict[str, object]:
+def encode_event(event: events.Event) -> dict[str, object]:
     """Return an event as plain JSON data: ``ts``, ``event`` and ``node`` first, then its own fields."""
-    if isinstance(event, events.PlanMade):
-        event = replace(event, plan=masked(event.plan))
-    body = plain(event)
+    if isinstance(event, events.LaunchPlanned):
+        event = replace(event, plan=redact_launch_plan(event.plan))
+    body = to_json_data(event)
     assert isinstance(body, dict)
     head = {"ts": round(event.ts, 6), "event": _NAMES[type(event)], "node": body.get("node")}
-    if isinstance(event, events.Ended):
+    if isinstance(event, events.CommandEnded):
         head["schema"] = SCHEMA
     return head | {key: value for key, value in body.items() if key not in head}
 
 
-def decode(data: Mapping[str, object]) -> events.Event:
+def decode_event(data: Mapping[str, object]) -> events.Event:
     """Return the event that `encode` wrote. Raises ValueError for what is no event of this schema."""
     kind = _KINDS.get(str(data.get("event")))
     if kind is None:
@@ -72,9 +72,9 @@ def decode(data: Mapping[str, object]) -> events.Event:
         raise ValueError(f"not a whole {data.get('event')} event: {wrong}") from wrong
 
 
-def masked(plan: LaunchPlan) -> LaunchPlan:
+def redact_launch_plan(plan: LaunchPlan) -> LaunchPlan:
     """Return a plan that may be shown: every secret value in it replaced."""
-    known = plan.known_secrets
+    known = plan.collect_secrets
 
     def pairs(some: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
         return tuple((name, MASK if is_secret_name(name) else redact_word(value, known)) for name, value in some)
@@ -100,14 +100,14 @@ def masked(plan: LaunchPlan) -> LaunchPlan:
     )
 
 
-def plain(value: object) -> object:
+def to_json_data(value: object) -> object:
     """Return dataclasses as dicts, tuples as lists, enums as their values, floats to six places."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: to_json_data(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple | list):
-        return [plain(item) for item in value]
+        return [to_json_data(item) for item in value]
     if isinstance(value, float):
         return round(value, 6) if math.isfinite(value) else None  # JSON has no word for the others
     if isinstance(value, PurePath):
@@ -115,7 +115,7 @@ def plain(value: object) -> object:
     return value
 
 
-def rebuilt(kind: type[T], data: Mapping[str, object]) -> T:
+def from_json_data(kind: type[T], data: Mapping[str, object]) -> T:
     """Return the dataclass that `plain` wrote. Raises ValueError for what is none."""
     try:
         built = _build(kind, data)

@@ -12,12 +12,12 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from sparkctl.core.record import decode, encode
+from sparkctl.core.record import decode_event, encode_event
 from sparkctl.errors import InvalidInput
 from sparkctl.files import open_user_file
 from sparkctl.model.events import Event
 from sparkctl.model.secrets import redact
-from sparkctl.model.text import clean
+from sparkctl.model.text import sanitize_line
 
 if TYPE_CHECKING:
     from gzip import GzipFile
@@ -29,7 +29,7 @@ _WRITTEN = "a recording is what `sparkctl top --record FILE` writes"
 _HINT = f"{_WRITTEN}; a damaged line can be taken out with an editor"
 
 
-class Recorder:
+class EventRecorder:
     """Writes events to a file of the operator's alone, each line whole or not at all.
 
     A disk that is full ends the recording, never the work: ``on_failure`` is told why, once. Raises `InvalidInput` where
@@ -47,7 +47,7 @@ class Recorder:
         """Write one event; does nothing once writing has failed."""
         if self._fd is None:
             return
-        line = json.dumps(_scrubbed(encode(event)), separators=(",", ":")).encode() + b"\n"
+        line = json.dumps(_scrubbed(encode_event(event)), separators=(",", ":")).encode() + b"\n"
         try:
             left = memoryview(line)
             while left:
@@ -98,7 +98,7 @@ def _scrubbed(value: object) -> object:
     return [_scrubbed(item) for item in value] if isinstance(value, list) else value
 
 
-def read(path: Path, on_cut: Callable[[str], None] | None = None) -> Iterator[Event]:
+def read_recording(path: Path, on_cut: Callable[[str], None] | None = None) -> Iterator[Event]:
     """Yield the events of a recording, one after the other; a last line that was cut is left out, and ``on_cut`` told so.
 
     Raises `InvalidInput` for a file that cannot be read, and, with its line's number, for what is no event.
@@ -148,7 +148,7 @@ def _event(path: Path, number: int, line: bytes) -> Event | None:
     if not isinstance(data, dict):
         _refuse(path, number, "no event")
     try:
-        event = decode(data)
+        event = decode_event(data)
     except ValueError as wrong:
         _refuse(path, number, str(wrong))
     if not 0 <= event.ts < _END_OF_TIME:
@@ -161,4 +161,4 @@ def _no_number(word: str) -> NoReturn:
 
 
 def _refuse(path: Path, number: int, what: str) -> NoReturn:
-    raise InvalidInput(redact(clean(f"{path}:{number}: {what}")), _HINT)
+    raise InvalidInput(redact(sanitize_line(f"{path}:{number}: {what}")), _HINT)

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from sparkctl.model.memory import BeforeStart
+from sparkctl.model.memory import MemoryBeforeStart
 from sparkctl.model.secrets import redact_words
-from sparkctl.model.text import clean
-from sparkctl.model.units import GIB, MIB, size
-from sparkctl.probe.leftovers import Proc, ShmFile
-from sparkctl.probe.look import Look
+from sparkctl.model.text import sanitize_line
+from sparkctl.model.units import GIB, MIB, format_size
+from sparkctl.probe.leftovers import ProcessInfo, SharedMemoryFile
+from sparkctl.probe.look import NodeInspection
 
 # The titles that engines' processes give themselves, and Ray's own programs; nothing that somebody types.
 _ENGINES = re.compile(r"VLLM::|vllm::|sglang::|ray::|raylet$|gcs_server$")
@@ -26,7 +26,7 @@ _SMALL = 16 * MIB
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Leftover:
     """Something that is left. ``what`` names it, ``size`` is in bytes (None: not known), ``remedy`` a command on the node."""
 
     what: str
@@ -36,7 +36,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ContainerFootprint:
     """A container as it was just before it was stopped: its processes as (pid, start), since when it ran by the node's
     clock, the files in /dev/shm that they had mapped, and whether it shared the node's /dev/shm."""
 
@@ -48,15 +48,17 @@ class Ran:
     held: int | None = None
 
 
-def ran(container: str, started: float | None, look: Look, *, shares_shm: bool) -> Ran:
+def capture_footprint(
+    container: str, started: float | None, look: NodeInspection, *, shares_shm: bool
+) -> ContainerFootprint:
     """Return what a look shows of a container that is about to be stopped."""
     pids = {pid for pid, own in (look.pids or {}).items() if own == container}
     processes = frozenset((one.pid, one.start) for one in look.procs or () if one.pid in pids)
     files = frozenset(one.inode for one in look.shm or () if one.users & pids) if shares_shm else frozenset()
-    return Ran(container, processes, started, files, shares_shm, look.held_by(container))
+    return ContainerFootprint(container, processes, started, files, shares_shm, look.container_memory(container))
 
 
-def survivors(was: Ran, now: Look) -> tuple[Held, ...]:
+def find_surviving_processes(was: ContainerFootprint, now: NodeInspection) -> tuple[Leftover, ...]:
     """Return the processes of a container that outlived it, the largest first.
 
     Certain are those that it had before (the same pid with another start is another process) and those that the kernel
@@ -73,7 +75,7 @@ def survivors(was: Ran, now: Look) -> tuple[Held, ...]:
         if is_certain or (own is None and _is_lost(one, names) and _began_with(one, was)):
             found.append((one, (now.gpu or {}).get(one.pid, 0) + (one.resident or 0), is_certain))
     return tuple(
-        Held(
+        Leftover(
             f"process {one.pid} ({title(one)}), which {'outlived it' if is_certain else 'belongs to no container'}",
             held or None,
             f"sudo kill {one.pid}   (kill -9 if it stays)",
@@ -82,24 +84,26 @@ def survivors(was: Ran, now: Look) -> tuple[Held, ...]:
     )
 
 
-def _is_lost(one: Proc, names: dict[int, str]) -> bool:
+def _is_lost(one: ProcessInfo, names: dict[int, str]) -> bool:
     """Tell whether it is an engine's process by its title and has lost its parent."""
     program = PurePosixPath(one.words[0]).name if one.words else one.name
     adopted = one.parent <= 1 or one.parent not in names or names[one.parent] == _ADOPTER
     return adopted and _ENGINES.match(program) is not None
 
 
-def _began_with(one: Proc, was: Ran) -> bool:
+def _began_with(one: ProcessInfo, was: ContainerFootprint) -> bool:
     return one.born is not None and was.started is not None and one.born >= was.started - _SLACK
 
 
-def title(one: Proc) -> str:
+def title(one: ProcessInfo) -> str:
     """Return the head of a process' command line, secrets in it masked."""
-    words = clean(" ".join(redact_words(one.words)) or one.name)
+    words = sanitize_line(" ".join(redact_words(one.words)) or one.name)
     return words if len(words) <= _HEAD else words[: _HEAD - 1] + "…"
 
 
-def left_files(was: Ran, now: Look) -> tuple[tuple[ShmFile, ...], tuple[ShmFile, ...]]:
+def find_leftover_shm_files(
+    was: ContainerFootprint, now: NodeInspection
+) -> tuple[tuple[SharedMemoryFile, ...], tuple[SharedMemoryFile, ...]]:
     """Return the files that a container left in /dev/shm: those that are its for certain, and those that seem to be.
 
     All are younger than it and used by nobody who is seen. For certain: it had them mapped. They seem so: the engines'
@@ -117,7 +121,7 @@ def left_files(was: Ran, now: Look) -> tuple[tuple[ShmFile, ...], tuple[ShmFile,
     return certain, likely
 
 
-def held_files(files: Iterable[ShmFile]) -> tuple[Held, ...]:
+def summarize_shm_files(files: Iterable[SharedMemoryFile]) -> tuple[Leftover, ...]:
     """Return files in /dev/shm as one thing that is left; a few semaphores are told and no reason to worry."""
     import shlex
 
@@ -125,14 +129,14 @@ def held_files(files: Iterable[ShmFile]) -> tuple[Held, ...]:
     if not paths:
         return ()
     total = sum(one.size for one in paths)
-    names = [clean(PurePosixPath(one.path).name) for one in paths[:3]]
+    names = [sanitize_line(PurePosixPath(one.path).name) for one in paths[:3]]
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    remove = shlex.join(["sudo", "rm", "--", *(clean(one.path) for one in paths[:8])])
+    remove = shlex.join(["sudo", "rm", "--", *(sanitize_line(one.path) for one in paths[:8])])
     what = f"{', '.join(names)}{more} in /dev/shm, in use by nobody"
-    return (Held(what, total, remove, counts=total >= _SMALL),)
+    return (Leftover(what, total, remove, counts=total >= _SMALL),)
 
 
-def shortage(before: BeforeStart | None, now: Look, own: int | None) -> int | None:
+def compute_missing_memory(before: MemoryBeforeStart | None, now: NodeInspection, own: int | None) -> int | None:
     """Return how much less is available than before the start, what processes hold more by now taken off.
 
     ``own``: what it held or was to hold; no more than that can be its. None: not known; 0: as much as before, or nearly.
@@ -145,6 +149,6 @@ def shortage(before: BeforeStart | None, now: Look, own: int | None) -> int | No
     return 0 if short <= max(_NEAR, (own or 0) // 20) else short
 
 
-def words_of(one: Held) -> str:
+def describe_leftover(one: Leftover) -> str:
     """Return ``process 812 (VLLM::EngineCore), which outlived it: 11.0 GiB``."""
-    return one.what if one.size is None else f"{one.what}: {size(one.size)}"
+    return one.what if one.size is None else f"{one.what}: {format_size(one.size)}"

@@ -21,7 +21,7 @@ _TWO_APART = 1.5 * FINE_STEP  # at least, from a sample to the one after the nex
 _UNKNOWN = math.nan
 
 
-class Series(StrEnum):
+class SeriesName(StrEnum):
     """What is kept. Bytes, shares 0..1, MHz, watts, degrees Celsius, bytes/s over all links of the kind."""
 
     AVAILABLE = "available"
@@ -43,7 +43,7 @@ class Series(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class ValueRange:
     """The values within one stretch of time."""
 
     mean: float
@@ -57,23 +57,23 @@ class _Stretches:
 
     newest: float
     first: int
-    spreads: tuple[Spread | None, ...]
+    spreads: tuple[ValueRange | None, ...]
 
 
-class Rings:
+class SampleSeries:
     """The history of one node, 0.4 MB. Values are single floats: of 128 GiB they keep steps of 8 KiB."""
 
     def __init__(self) -> None:
-        self._fine = _Points(round(FINE_SPAN / FINE_STEP), len(Series))
-        self._coarse = _Slots(round(COARSE_SPAN / COARSE_STEP), len(Series))
+        self._fine = _FineRing(round(FINE_SPAN / FINE_STEP), len(SeriesName))
+        self._coarse = _CoarseRing(round(COARSE_SPAN / COARSE_STEP), len(SeriesName))
         self._boot: str | None = None
         self._uptime: float | None = None
         self._heard = 0.0
         self._now = 0.0  # on the axis: the node's uptime, boots laid one after the other
         self._ahead = 0.0  # of the axis before the uptime
         self._first: float | None = None  # on the axis
-        self._made: dict[tuple[Series, float, int], _Stretches] = {}  # since the newest sample
-        self._before: dict[tuple[Series, float, int], _Stretches] = {}  # the same, as it was before that
+        self._made: dict[tuple[SeriesName, float, int], _Stretches] = {}  # since the newest sample
+        self._before: dict[tuple[SeriesName, float, int], _Stretches] = {}  # the same, as it was before that
 
     @property
     def size(self) -> int:
@@ -85,7 +85,7 @@ class Rings:
         """Seconds between the first sample and the newest."""
         return 0.0 if self._first is None else self._now - self._first
 
-    def take(self, sample: Sample, ts: float, boot: str | None = None) -> bool:
+    def add_sample(self, sample: Sample, ts: float, boot: str | None = None) -> bool:
         """Keep a sample that got here at ``ts`` (unix seconds) from the ``boot`` of this id; tell whether it was news.
 
         One that is not later than the last one of its boot is none.
@@ -104,7 +104,7 @@ class Rings:
         self._first = self._now if self._first is None else self._first
         if self._made:
             self._before, self._made = self._made, {}
-        values = array("f", readings(sample))
+        values = array("f", extract_values(sample))
         self._fine.put(self._now, values)
         self._coarse.put(self._now, values)
         return True
@@ -115,13 +115,13 @@ class Rings:
             return boot != self._boot
         return uptime < self._uptime
 
-    def _recent(self, series: Series) -> Iterator[tuple[float, float]]:
+    def _recent(self, series: SeriesName) -> Iterator[tuple[float, float]]:
         """Yield (when on the axis, value)."""
         for at, value in self._fine.of(_COLUMN[series]):
             if self._now - at <= FINE_SPAN:
                 yield at, value
 
-    def coarse(self, series: Series) -> tuple[tuple[float, Spread | None], ...]:
+    def get_long_history(self, series: SeriesName) -> tuple[tuple[float, ValueRange | None], ...]:
         """Return (seconds before the newest sample, spread) of each 15 s of the last 6 hours that had a sample."""
         return tuple(
             (max(0.0, self._now - at), spread)
@@ -129,7 +129,7 @@ class Rings:
             if self._now - at <= COARSE_SPAN
         )
 
-    def cells(self, series: Series, seconds: float, count: int) -> tuple[Spread | None, ...]:
+    def get_buckets(self, series: SeriesName, seconds: float, count: int) -> tuple[ValueRange | None, ...]:
         """Return ``count`` equal stretches of the last ``seconds``, oldest first; None: nothing known in that one.
 
         They begin at whole multiples of their width on the node's clock, and the last has the newest sample in it: a curve
@@ -148,8 +148,8 @@ class Rings:
         return made.spreads
 
     def _fine_cells(
-        self, series: Series, width: float, first: int, count: int, before: _Stretches | None
-    ) -> tuple[Spread | None, ...]:
+        self, series: SeriesName, width: float, first: int, count: int, before: _Stretches | None
+    ) -> tuple[ValueRange | None, ...]:
         """Return the stretches, those of ``before`` as they were: only the last that there was then, and what follows, can be
         other now."""
         if before is None:
@@ -160,10 +160,10 @@ class Rings:
         begin = first + len(kept)
         return kept + _gathered([*newer][::-1], width, begin, count - len(kept))
 
-    def _coarse_cells(self, series: Series, width: float, first: int, count: int) -> tuple[Spread | None, ...]:
-        found: list[Spread | None] = [None] * count
+    def _coarse_cells(self, series: SeriesName, width: float, first: int, count: int) -> tuple[ValueRange | None, ...]:
+        found: list[ValueRange | None] = [None] * count
         weights = [0] * count
-        for age, spread in self.coarse(series):
+        for age, spread in self.get_long_history(series):
             at = math.floor((self._now - age) / width) - first
             if spread is None or at < 0:
                 continue
@@ -172,7 +172,7 @@ class Rings:
         return tuple(found)
 
 
-def readings(sample: Sample) -> list[float]:
+def extract_values(sample: Sample) -> list[float]:
     """Return one value for each of `Series`, in its order; NaN for what is not known."""
     bar = None if sample.memory is None else memory_bar(sample.memory, sample.gpu_memory)
     pressure = sample.detail.pressure if sample.detail is not None else None
@@ -191,7 +191,7 @@ def readings(sample: Sample) -> list[float]:
     ]  # fmt: skip
 
 
-_COLUMN = {series: column for column, series in enumerate(Series)}
+_COLUMN = {series: column for column, series in enumerate(SeriesName)}
 
 
 def _whole(values: Sequence[float | None]) -> list[float]:
@@ -207,7 +207,9 @@ def _total(values: Sequence[float | None]) -> float:
     return sum(known) if known else _UNKNOWN
 
 
-def _gathered(values: Iterable[tuple[float, float]], width: float, first: int, count: int) -> tuple[Spread | None, ...]:
+def _gathered(
+    values: Iterable[tuple[float, float]], width: float, first: int, count: int
+) -> tuple[ValueRange | None, ...]:
     """Return the spread of each stretch: plain numbers until the end, for a picture gathers thousands of them."""
     stretches: list[list[float]] = [[] for _ in range(count)]
     for when, value in values:
@@ -217,16 +219,16 @@ def _gathered(values: Iterable[tuple[float, float]], width: float, first: int, c
     return tuple(_spread(each) if each else None for each in stretches)
 
 
-def _spread(values: Sequence[float]) -> Spread:
+def _spread(values: Sequence[float]) -> ValueRange:
     least, most = min(values), max(values)
-    return Spread(min(most, max(least, sum(values) / len(values))), least, most)  # a sum may be a bit off
+    return ValueRange(min(most, max(least, sum(values) / len(values))), least, most)  # a sum may be a bit off
 
 
-def _joined(before: Spread | None, weight: int, more: Spread) -> Spread:
+def _joined(before: ValueRange | None, weight: int, more: ValueRange) -> ValueRange:
     if before is None:
         return more
     mean = before.mean + (more.mean - before.mean) / (weight + 1)
-    return Spread(mean, min(before.least, more.least), max(before.most, more.most))
+    return ValueRange(mean, min(before.least, more.least), max(before.most, more.most))
 
 
 def _filled(kind: str, value: float, count: int) -> array[float]:
@@ -237,7 +239,7 @@ def _turned(places: array[float], first: int) -> array[float]:
     return places[first:] + places[:first]
 
 
-class _Points:
+class _FineRing:
     """The last so many samples, as they came."""
 
     def __init__(self, capacity: int, columns: int) -> None:
@@ -277,7 +279,7 @@ class _Points:
             yield at, self._values[place * self._columns + column]
 
 
-class _Slots:
+class _CoarseRing:
     """Mean, least and most of each 15 s. A place belongs to the slot whose number it holds."""
 
     def __init__(self, capacity: int, columns: int) -> None:
@@ -316,7 +318,7 @@ class _Slots:
         self._least[column] = min(self._least[column], value)
         self._most[column] = max(self._most[column], value)
 
-    def of(self, column: int, now: float) -> Iterator[tuple[float, Spread | None]]:
+    def of(self, column: int, now: float) -> Iterator[tuple[float, ValueRange | None]]:
         """Yield (the middle of the slot, its spread) from the oldest slot to that of ``now``."""
         last = int(now // COARSE_STEP)
         for slot in range(max(0, last - len(self._slot) + 1), last + 1):
@@ -327,5 +329,5 @@ class _Slots:
             known = self._counts[at] > 0
             yield (
                 (slot + 0.5) * COARSE_STEP,
-                Spread(self._mean[at], self._least[at], self._most[at]) if known else None,
+                ValueRange(self._mean[at], self._least[at], self._most[at]) if known else None,
             )

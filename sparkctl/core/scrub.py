@@ -24,12 +24,12 @@ _PEM_BEGIN, _PEM_END = (
 
 
 @dataclass(frozen=True, slots=True)
-class Scrubber:
+class Redactor:
     """Masks secrets by name, by shape, and the values that are ``known`` wherever they turn up."""
 
     known: frozenset[str] = frozenset()
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """Return a text, each line masked; whole lines where they are the value of a name above, or a private key's."""
         found: list[str] = []
         within: int | None = None  # the column of the name whose value these lines are
@@ -55,21 +55,21 @@ class Scrubber:
             in_key = not ends and (in_key or _PEM_BEGIN.search(line) is not None)
         return "\n".join(found)
 
-    def data(self, value: object) -> object:
+    def redact_json(self, value: object) -> object:
         """Return decoded JSON, masked: values under names like secrets, words behind flags like secrets, and the rest."""
         if isinstance(value, dict):
-            return {self.text(str(key)): self._under(str(key), item) for key, item in value.items()}
+            return {self.redact_text(str(key)): self._under(str(key), item) for key, item in value.items()}
         if isinstance(value, list):
             return self._list(value)
-        return self.text(value) if isinstance(value, str) else value
+        return self.redact_text(value) if isinstance(value, str) else value
 
     def _under(self, name: str, value: object) -> object:
-        return _blank(value) if is_secret_name(name) else self.data(value)
+        return _blank(value) if is_secret_name(name) else self.redact_json(value)
 
     def _list(self, values: list[object]) -> list[object]:
         if all(isinstance(one, str) for one in values):  # a command or an environment
-            return [self.text(word) for word in redact_words([str(one) for one in values], self.known)]
-        return [self.data(one) for one in values]
+            return [self.redact_text(word) for word in redact_words([str(one) for one in values], self.known)]
+        return [self.redact_json(one) for one in values]
 
     def _line(self, line: str) -> str:
         line = redact_word(line, self.known)
@@ -98,6 +98,6 @@ def _blank(value: object) -> object:
     return value if value is None or isinstance(value, bool) or value == "" else MASK
 
 
-def known_in(*several: Iterable[str]) -> frozenset[str]:
+def collect_known_secrets(*several: Iterable[str]) -> frozenset[str]:
     """Return all the values together."""
     return frozenset(one for some in several for one in some)

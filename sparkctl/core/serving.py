@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sparkctl.core.parts import partners
-from sparkctl.model.metrics import Activity
+from sparkctl.core.parts import find_ranks
+from sparkctl.model.metrics import EngineActivity
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 
 if TYPE_CHECKING:  # a key is looked up without them
-    from sparkctl.core.situation import Situation
+    from sparkctl.core.situation import ActionContext
     from sparkctl.model.instance import InstanceView
 
 _NODE = ("--node", "-n")
@@ -19,7 +19,7 @@ VALUED = (*_NODE, "--grace", "--timeout", "--set", "--record", "--format")
 _MAY_ANSWER = (Phase.READY, Phase.UNKNOWN, None)
 
 
-def is_answering(one: InstanceView) -> bool | None:
+def is_rank_serving(one: InstanceView) -> bool | None:
     """Tell whether requests run in it; None: not known, of one that may be answering and has told no figures.
 
     Where the requests are not counted, as in a log's figures, it answers if it makes tokens.
@@ -28,17 +28,17 @@ def is_answering(one: InstanceView) -> bool | None:
     if numbers is not None and numbers.running is not None:
         return numbers.running > 0
     if numbers is not None and numbers.activity is not None:
-        return numbers.activity is not Activity.IDLE
+        return numbers.activity is not EngineActivity.IDLE
     return None if one.phase in _MAY_ANSWER else False
 
 
-def is_model_answering(one: InstanceView, now: Situation) -> bool | None:
+def is_instance_serving(one: InstanceView, now: ActionContext) -> bool | None:
     """Tell whether requests run in its model; of one on several Sparks, whichever part knows says it."""
-    told = [is_answering(each) for each in partners(one, (each for view in now.views for each in view.instances))]
+    told = [is_rank_serving(each) for each in find_ranks(one, (each for view in now.views for each in view.instances))]
     return True if True in told else False if False in told else None
 
 
-def cut_off(now: Situation, words: Sequence[str]) -> tuple[InstanceView, ...]:
+def find_interrupted_instances(now: ActionContext, words: Sequence[str]) -> tuple[InstanceView, ...]:
     """Return the instances that a ``down``, a ``free`` or an ``up --replace`` would end while they answer, or while it is not known
     whether they do.
 
@@ -46,22 +46,22 @@ def cut_off(now: Situation, words: Sequence[str]) -> tuple[InstanceView, ...]:
     """
     if not _ends_something(words):
         return ()
-    return tuple(one for one in ended_by(now, words) if is_model_answering(one, now) is not False)
+    return tuple(one for one in find_stopped_instances(now, words) if is_instance_serving(one, now) is not False)
 
 
-def ended_by(now: Situation, words: Sequence[str]) -> tuple[InstanceView, ...]:
+def find_stopped_instances(now: ActionContext, words: Sequence[str]) -> tuple[InstanceView, ...]:
     """Return the instances that a ``down``, a ``free`` or an ``up --replace`` would end, as far as they are seen."""
-    return tuple(one for one in named_by(now, words) if one.is_alive)
+    return tuple(one for one in find_target_instances(now, words) if one.is_alive)
 
 
-def named_by(now: Situation, words: Sequence[str]) -> tuple[InstanceView, ...]:
+def find_target_instances(now: ActionContext, words: Sequence[str]) -> tuple[InstanceView, ...]:
     """Return the instances of ours that a ``down``, a ``free`` or an ``up --replace`` names, those that have ended among them;
     of a model with a part on a Spark that is freed, all its parts."""
     named, nodes = aimed_at(words)
     if words[0] == "free":
         there = [one for view in now.views for one in view.instances]
         mine = [one for one in there if one.ours and one.node in nodes]
-        parts = [each for one in mine for each in partners(one, there)]
+        parts = [each for one in mine for each in find_ranks(one, there)]
         return (*mine, *(each for at, each in enumerate(parts) if each not in mine and each not in parts[:at]))
     of_files = (name.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml") for name in named)
     names = {*named, *of_files}  # a label may name an instance in any way
@@ -75,7 +75,7 @@ def named_by(now: Situation, words: Sequence[str]) -> tuple[InstanceView, ...]:
     )
 
 
-def unseen(now: Situation, words: Sequence[str]) -> tuple[NodeName, ...]:
+def find_unlisted_nodes(now: ActionContext, words: Sequence[str]) -> tuple[NodeName, ...]:
     """Return on which of the Sparks that a ``down``, a ``free`` or an ``up --replace`` means nobody has looked at what runs."""
     if not _ends_something(words):
         return ()

@@ -12,20 +12,20 @@ from sparkctl.core.clock import Clock, SystemClock
 from sparkctl.errors import (
     LocalStall,
     NodeError,
+    NodeStarved,
     ProtocolViolation,
     SparkctlError,
-    Starved,
     Unreachable,
     UnreadableAnswer,
     raise_if_debugging,
 )
-from sparkctl.model.ask import Asker, Nobody
+from sparkctl.model.ask import NonInteractivePrompter, Prompter
 from sparkctl.model.node import Node, NodeState
-from sparkctl.model.text import clean, shorten
+from sparkctl.model.text import sanitize_line, truncate_text
 from sparkctl.probe import look as probe
-from sparkctl.wire.docker import Docker
-from sparkctl.wire.link import Completed, Link, LinkStatus
-from sparkctl.wire.open import open_link
+from sparkctl.wire.docker import DockerClient
+from sparkctl.wire.link import CommandResult, ConnectionStatus, NodeConnection
+from sparkctl.wire.open import open_connection
 
 if TYPE_CHECKING:
     from sparkctl.model.events import NodeStateChanged
@@ -36,32 +36,32 @@ _STANDSTILL = 3.0  # seconds by which a time limit is overrun only where this pr
 class Session:
     """Opened with ``async with``; closing leaves nothing on either side."""
 
-    def __init__(self, node: Node, asker: Asker | None = None, clock: Clock | None = None) -> None:
+    def __init__(self, node: Node, asker: Prompter | None = None, clock: Clock | None = None) -> None:
         self.node = node
         self.clock = clock or SystemClock()
-        self.link: Link = open_link(node, asker or Nobody())
-        self.docker = Docker(self.link)
+        self.link: NodeConnection = open_connection(node, asker or NonInteractivePrompter())
+        self.docker = DockerClient(self.link)
         self.is_over = False
         self.home: str | None = None  # of the node's user, once a look has told
         self.seen_ready: dict[str, float | None] = {}  # container id: when it was started that was found ready then
         self._reporting: list[Callable[[], None]] = []
 
-    def report_to(self, emit: Callable[[NodeStateChanged], None]) -> None:
+    def on_state_change(self, emit: Callable[[NodeStateChanged], None]) -> None:
         """Emit every change of the connection's state, reconnect attempts included."""
 
-        def told(status: LinkStatus) -> None:
+        def told(status: ConnectionStatus) -> None:
             if status.state is not NodeState.UNKNOWN:  # our own closing is no news
-                emit(self.state_event(status))
+                emit(self.build_state_event(status))
 
-        self._reporting.append(self.link.on_status(told))
+        self._reporting.append(self.link.add_status_listener(told))
 
-    def state_event(self, status: LinkStatus | None = None) -> NodeStateChanged:
+    def build_state_event(self, status: ConnectionStatus | None = None) -> NodeStateChanged:
         """Return the link's state (or ``status``) as an event."""
         from sparkctl.model.events import NodeStateChanged  # `status` has no use for events
 
         status = status or self.link.status
         return NodeStateChanged(
-            self.clock.now(), self.node.name, status.state, status.detail, status.attempt, status.next_try
+            self.clock.unix_time(), self.node.name, status.state, status.detail, status.attempt, status.next_try
         )
 
     @property
@@ -69,7 +69,7 @@ class Session:
         """The home of the node's user; ``~`` where no look has told it."""
         return "~" if self.home is None else self.home
 
-    async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> Completed:
+    async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> CommandResult:
         """Run a command to its end; raises `Starved` where the link lives but the node does not get it done in time, and
         `LocalStall` where that is not the node's fault."""
         began = self.clock.monotonic()
@@ -82,13 +82,13 @@ class Session:
                     f"sparkctl itself stood still while it waited for {self.node.name}",
                     "was it stopped (Ctrl-Z, kill -STOP), or is this machine out of memory?",
                 ) from late
-            raise Starved(
+            raise NodeStarved(
                 self.node.name,
                 f"{self.node.name} did not finish `{argv[0]}` within {timeout:.0f} s",
                 "it is there but very busy or out of memory; wait, or look at its screen",
             ) from late
 
-    async def look(self, *sections: str, timeout: float = 20.0) -> probe.Look:
+    async def read_node(self, *sections: str, timeout: float = 20.0) -> probe.NodeInspection:
         """Make one trip and return what it brought.
 
         Raises `NodeError` if the node answers something else, `Starved` if it does not answer in time.
@@ -99,7 +99,7 @@ class Session:
         except LocalStall:
             done = await self.run(argv, stdin=script, timeout=timeout)
         try:
-            seen = probe.decode(done.stdout)
+            seen = probe.decode_inspection(done.stdout)
         except ValueError as wrong:
             said = done.stderr.decode("utf-8", "replace").strip().splitlines()
             raise NodeError(
@@ -114,7 +114,7 @@ class Session:
     async def __aenter__(self) -> Self:
         return self
 
-    async def back(self) -> None:
+    async def wait_reconnected(self) -> None:
         """Return when a lost connection is there again; raises what waiting does not mend."""
         await self.link.reconnect()
 
@@ -141,7 +141,7 @@ def node_failures(node: Node) -> Iterator[None]:
         raise
     except Exception as error:
         raise_if_debugging(error)
-        what = shorten(clean(f"{type(error).__name__}: {error}"), 160)
+        what = truncate_text(sanitize_line(f"{type(error).__name__}: {error}"), 160)
         raise UnreadableAnswer(
             node.name,
             f"{node.name} answered with something that sparkctl cannot read ({what})",
@@ -149,7 +149,7 @@ def node_failures(node: Node) -> Iterator[None]:
         ) from error
 
 
-class Lent(Session):
+class SharedSession(Session):
     """A session of somebody who keeps it: the same connection, and leaving it closes nothing.
 
     Where its owner has ended it, it is lost for good: `back` raises `Unreachable`.
@@ -161,7 +161,7 @@ class Lent(Session):
         self._reporting = []
         self._owner = owner
 
-    async def back(self) -> None:
+    async def wait_reconnected(self) -> None:
         """Return when the connection is there again; whoever waits for it shares one series of attempts."""
         if not self._owner.is_over:
             try:

@@ -11,12 +11,12 @@ from sparkctl.model.node import Node
 _BEST = "command -v bash >/dev/null && exec bash; exec sh"  # what an image has
 
 
-def shell_words(node: Node, environ: Mapping[str, str]) -> list[str]:
+def build_ssh_command(node: Node, environ: Mapping[str, str]) -> list[str]:
     """Return the words that open a shell on a node; no shell of ours reads them."""
     return [environ.get("SHELL") or "/bin/sh"] if node.is_local else [*_ssh(node), "--", node.host]
 
 
-def inside_words(node: Node, container: str) -> list[str]:
+def build_container_shell_command(node: Node, container: str) -> list[str]:
     """Return the words that open a shell inside of a container, by its name; the node's own shell reads them as they are."""
     words = ["docker", "exec", "-it", "--", container, "sh", "-c", _BEST]
     return words if node.is_local else [*_ssh(node), "-t", "--", node.host, shlex.join(words)]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sparkctl.model.units import MIB
 
-MOST_LINES = 1_000_000
+MAX_LINES = 1_000_000
 MOST_BYTES = 1024 * MIB
 IN_MEMORY = 8 * MIB  # where there is no disk
 
@@ -25,7 +25,7 @@ _PARTS = 8  # the oldest lines leave the disk an eighth at a time
 _MEMORY_PART = MIB // 2
 
 
-class _Part:
+class _Segment:
     """Some lines that follow each other, in a file of their own (``file``) or in memory (None)."""
 
     def __init__(self, base: int, file: int | None) -> None:
@@ -86,7 +86,7 @@ class _Part:
         return b"".join(pieces)
 
 
-class Spool:
+class DiskLineBuffer:
     """See the module. Not for two threads; lines hold no newline and no lone surrogate (``text.clean`` sees to both).
 
     ``directory`` should be on a disk: what is written to a tmpfs is memory after all.
@@ -96,18 +96,18 @@ class Spool:
         self,
         directory: Path | None = None,
         *,
-        most_lines: int = MOST_LINES,
+        most_lines: int = MAX_LINES,
         most_bytes: int = MOST_BYTES,
         in_memory: int = IN_MEMORY,
     ) -> None:
         self.most_lines = most_lines
-        self.trouble: str | None = None
+        self.write_error: str | None = None
         self.first = 0
         self.end = 0
         self._directory = _default_directory() if directory is None else directory
         self._most_bytes = most_bytes
         self._in_memory = in_memory
-        self._parts: deque[_Part] = deque()
+        self._parts: deque[_Segment] = deque()
 
     def __len__(self) -> int:
         return self.end - self.first
@@ -140,7 +140,7 @@ class Spool:
             try:
                 found += part.read(begin, end)
             except OSError as broken:
-                self.trouble = f"old log lines cannot be read back: {broken.strerror or broken}"
+                self.write_error = f"old log lines cannot be read back: {broken.strerror or broken}"
                 found += [""] * (end - begin)
         return found
 
@@ -150,26 +150,26 @@ class Spool:
         while self._parts:
             self._parts.popleft().close()
 
-    def _writable(self) -> _Part:
+    def _writable(self) -> _Segment:
         if self._parts and not self._is_full(self._parts[-1]):
             return self._parts[-1]
         file = None
-        if self.trouble is None:
+        if self.write_error is None:
             try:
                 file = _private_file(self._directory)
             except OSError as broken:
                 self._give_up_disk(broken)
-        self._parts.append(_Part(self.end, file))
+        self._parts.append(_Segment(self.end, file))
         return self._parts[-1]
 
-    def _is_full(self, part: _Part) -> bool:
+    def _is_full(self, part: _Segment) -> bool:
         if part.file is None:
             return part.size >= _MEMORY_PART
         is_large = part.count >= -(-self.most_lines // _PARTS) or part.size >= self._most_bytes // _PARTS
-        return is_large or self.trouble is not None
+        return is_large or self.write_error is not None
 
     def _give_up_disk(self, broken: OSError) -> None:
-        self.trouble = (
+        self.write_error = (
             f"{self._directory}: {broken.strerror or broken}; "
             f"only the newest {self._in_memory // MIB or 1} MiB of the log stay readable here"
         )

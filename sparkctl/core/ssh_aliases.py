@@ -13,7 +13,7 @@ _DEEPEST = 4
 _LARGEST = 1 << 20  # bytes
 
 
-def ssh_aliases(path: Path | None = None) -> tuple[str, ...]:
+def list_ssh_aliases(path: Path | None = None) -> tuple[str, ...]:
     """Return every ``Host`` that is a plain name, included files too, in the order of the files.
 
     A file that cannot be read has no names: connecting will say what is wrong with it.

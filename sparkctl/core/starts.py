@@ -12,12 +12,12 @@ from sparkctl.files import open_regular
 _LARGEST = 16 << 20  # bytes: that sparkctl let it grow to half a MiB
 
 
-def content_of(path: Path) -> str:
+def hash_legacy_file(path: Path) -> str:
     """Return a name for what is in the file. Raises OSError."""
     return hashlib.sha256(_bytes(path)).hexdigest()
 
 
-def records(path: Path) -> list[dict[str, Any]]:
+def read_legacy_starts(path: Path) -> list[dict[str, Any]]:
     """Return the records, the oldest first; what is damaged is passed over. Raises OSError."""
     found = []
     for line in _bytes(path).splitlines():
@@ -30,7 +30,7 @@ def records(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def migrated(path: Path) -> None:
+def archive_legacy_file(path: Path) -> None:
     """Put the file beside, under a name that nothing has; where that cannot be it stays, and is known by its content."""
     target, number = path.with_name(f"{path.name}.migrated"), 2
     while target.exists():

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparkctl.core.course import MOST, Course, after, merged
+from sparkctl.core.course import MAX_SPANS, StartupTimeline, advance_timeline, merge_spans
 from sparkctl.model.events import Event, NodeStateChanged, PhaseChanged
 from sparkctl.model.node import NodeState
-from sparkctl.model.phase import PartTime
+from sparkctl.model.phase import PhaseDuration
 
 
-class Stopwatch:
+class PhaseTimer:
     """Is given the events of one start, from its beginning. It goes by their ``elapsed``: a wall clock may be set."""
 
     def __init__(self) -> None:
-        self._course: Course | None = None
+        self._course: StartupTimeline | None = None
         self._has_gap = False
 
-    def take(self, event: Event) -> None:
+    def record_event(self, event: Event) -> None:
         """Note a phase; while the connection is lost, steps go by unseen."""
         if isinstance(event, PhaseChanged) and event.elapsed is not None:
-            self._course = after(self._course, replace(event, ts=event.elapsed))
+            self._course = advance_timeline(self._course, replace(event, ts=event.elapsed))
         elif isinstance(event, NodeStateChanged) and event.state is not NodeState.OK:
             self._has_gap = self._has_gap or self._course is not None
 
-    def parts(self) -> tuple[PartTime, ...]:
+    def get_durations(self) -> tuple[PhaseDuration, ...]:
         """Return what each part took, in order; nothing where not every one was seen from its beginning to its end."""
         course = self._course
-        if course is None or not course.is_over or self._has_gap or len(course.stretches) >= MOST:
+        if course is None or not course.is_over or self._has_gap or len(course.stretches) >= MAX_SPANS:
             return ()
-        return tuple(PartTime(*one.part, one.seconds(course.told)) for one in merged(course.stretches))
+        return tuple(PhaseDuration(*one.part, one.seconds(course.told)) for one in merge_spans(course.stretches))

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from sparkctl.core.parts import is_worker
 from sparkctl.model.finding import Finding
 from sparkctl.model.instance import InstanceView as InstanceView
-from sparkctl.model.memory import Memory
+from sparkctl.model.memory import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryBar, Sample, memory_bar
-from sparkctl.model.switch import JournalView
+from sparkctl.model.switch import SwitchJournalStatus
 
 
 @dataclass(frozen=True, slots=True)
-class NodeView:
+class NodeStatusView:
     """A node at ``when`` (unix seconds). ``docker_known`` False: the node answers, its Docker did not. ``switch``: the journal
     of a switch that goes on there or was left, None where there is none or it was not asked for."""
 
@@ -26,13 +26,13 @@ class NodeView:
     hint: str | None = None
     attempt: int | None = None
     next_try: float | None = None
-    memory: Memory | None = None
+    memory: MemoryReading | None = None
     instances: tuple[InstanceView, ...] = ()
     docker_known: bool = True
-    switch: JournalView | None = None
+    switch: SwitchJournalStatus | None = None
 
     @property
-    def is_well(self) -> bool:
+    def is_healthy(self) -> bool:
         """Tell whether everything of ours on the node is ready or on its way there, and nothing is unknown.
 
         `down` removes what it stops: a container of ours that has ended and is still there ended in some other way.
@@ -46,7 +46,7 @@ class NodeView:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadView:
+class NodeTelemetryView:
     """What a node does at ``when`` (unix seconds): the probe's last sample, and the instances with what they hold.
 
     ``instances_seen``: when Docker last said what runs, unix seconds; None before it ever did. ``docker_known`` False: it
@@ -64,7 +64,7 @@ class LoadView:
     instances: tuple[InstanceView, ...] = ()
     docker_known: bool = True
     instances_seen: float | None = None
-    reading: Memory | None = None
+    reading: MemoryReading | None = None
     sampled: float | None = None
     findings: tuple[Finding, ...] = ()
     memory_bandwidth: float | None = None

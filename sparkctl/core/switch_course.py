@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sparkctl.model.events import Ended, Event, SwitchPlanned, SwitchStepped
+from sparkctl.model.events import CommandEnded, Event, SwitchPlanned, SwitchStepped
 from sparkctl.model.node import NodeName
 from sparkctl.model.switch import SwitchPlan, SwitchStep
 
-BACK = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
+ROLLBACK_STEPS = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
 _MARKS = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)  # are reached at once
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class StepEvidence:
     """What proved a step, on a node where it is one's alone."""
 
     text: str
@@ -21,24 +21,24 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
-class StepTaken:
+class SwitchStepProgress:
     """One step. ``began`` and ``ended`` in unix seconds; ``ended`` None while it goes on, and of one that broke off."""
 
     step: SwitchStep
     began: float
     ended: float | None = None
-    proofs: tuple[Proof, ...] = ()
+    proofs: tuple[StepEvidence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchCourse:
+class SwitchProgress:
     """A switch as far as it was told. ``began``: unix seconds. ``old``: whom it stops, where a journal has said it and no plan."""
 
     instance: str
     began: float
     plan: SwitchPlan | None = None
-    steps: tuple[StepTaken, ...] = ()
-    end: Ended | None = None
+    steps: tuple[SwitchStepProgress, ...] = ()
+    end: CommandEnded | None = None
     old: tuple[str, ...] = ()
 
     @property
@@ -56,46 +56,46 @@ class SwitchCourse:
         """Whom it stops, as its plan or its journal has it; none where neither was told."""
         return self.old if self.plan is None else self.plan.stops
 
-    def touches(self, instance: str) -> bool:
+    def affects_instance(self, instance: str) -> bool:
         """Tell whether an instance is one that it starts or stops."""
         return instance == self.instance or instance in self.stops
 
     @property
-    def is_going_back(self) -> bool:
+    def is_rolling_back(self) -> bool:
         """Tell whether the new one has failed and the old one is brought back."""
-        return any(one.step in BACK for one in self.steps)
+        return any(one.step in ROLLBACK_STEPS for one in self.steps)
 
 
-def after(course: SwitchCourse | None, event: Event) -> SwitchCourse | None:
+def advance_switch(course: SwitchProgress | None, event: Event) -> SwitchProgress | None:
     """Return the switch as it is after an event; an event that is none of its own changes nothing."""
     match event:
         case SwitchPlanned():
-            return SwitchCourse(event.plan.instance, event.ts, event.plan)
+            return SwitchProgress(event.plan.instance, event.ts, event.plan)
         case SwitchStepped():
             return _stepped(course, event)
-        case Ended() if course is not None and not course.is_over and event.instance in (course.instance, None):
+        case CommandEnded() if course is not None and not course.is_over and event.instance in (course.instance, None):
             return replace(course, end=event)
         case _:
             return course
 
 
-def _stepped(course: SwitchCourse | None, event: SwitchStepped) -> SwitchCourse:
+def _stepped(course: SwitchProgress | None, event: SwitchStepped) -> SwitchProgress:
     """What somebody goes on with begins in the middle; a step that is told twice is one."""
     if course is None or course.is_over or course.instance != event.instance:
         began = event.ts - (event.elapsed or 0.0)
-        course = SwitchCourse(event.instance, began)
+        course = SwitchProgress(event.instance, began)
     steps = list(course.steps)
-    proofs = () if event.proof is None else (Proof(event.proof, event.node),)
+    proofs = () if event.proof is None else (StepEvidence(event.proof, event.node),)
     if not steps or steps[-1].step is not event.step:
         if steps and steps[-1].ended is None and not _breaks_off(steps[-1], event.step):
             steps[-1] = replace(steps[-1], ended=event.ts)
         is_reached = event.step in _MARKS or event.proof is not None
-        steps.append(StepTaken(event.step, event.ts, event.ts if is_reached else None, proofs))
+        steps.append(SwitchStepProgress(event.step, event.ts, event.ts if is_reached else None, proofs))
     elif proofs and proofs[0] not in steps[-1].proofs:
         steps[-1] = replace(steps[-1], ended=event.ts, proofs=steps[-1].proofs + proofs)
     return replace(course, steps=tuple(steps))
 
 
-def _breaks_off(one: StepTaken, by: SwitchStep) -> bool:
+def _breaks_off(one: SwitchStepProgress, by: SwitchStep) -> bool:
     """Tell whether a step was not done when the next one began: it is what failed."""
-    return not one.proofs and (by is SwitchStep.LEFT or (by in BACK and one.step not in BACK))
+    return not one.proofs and (by is SwitchStep.LEFT or (by in ROLLBACK_STEPS and one.step not in ROLLBACK_STEPS))

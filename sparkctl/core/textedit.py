@@ -8,7 +8,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkctl.core.faults import Place
+from sparkctl.core.faults import FilePosition
 from sparkctl.errors import InvalidInput
 from sparkctl.files import read_regular
 
@@ -18,7 +18,7 @@ _LARGEST = 1 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class TextEdit:
     """``old`` at ``start`` becomes ``new``."""
 
     start: int
@@ -26,7 +26,7 @@ class Edit:
     new: str
 
 
-def read(path: Path) -> tuple[bytes, str]:
+def read_source(path: Path) -> tuple[bytes, str]:
     """Return a file's byte order mark, where it has one, and its text. Raises `InvalidInput` where it cannot be read."""
     try:
         raw = read_regular(path, _LARGEST)
@@ -36,7 +36,7 @@ def read(path: Path) -> tuple[bytes, str]:
     return mark, raw[len(mark) :].decode("utf-8")
 
 
-def offset(text: str, place: Place) -> int | None:
+def position_to_offset(text: str, place: FilePosition) -> int | None:
     """Return where in the text a place is."""
     starts = [0, *(found.end() for found in _LINE_END.finditer(text))]
     if place.line is None or place.column is None or place.line > len(starts):
@@ -44,7 +44,7 @@ def offset(text: str, place: Place) -> int | None:
     return starts[place.line - 1] + place.column - 1
 
 
-def write(path: Path, raw: bytes) -> None:
+def replace_file(path: Path, raw: bytes) -> None:
     """Write in one step, beside the file and over it; its mode stays."""
     real = path.resolve()
     fresh = real.with_name(f".{real.name}.{secrets.token_hex(4)}")

@@ -13,12 +13,12 @@ Work = Coroutine[Any, Any, A]
 
 
 @overload
-async def together(one: Work[A], two: Work[B], /) -> tuple[A, B]: ...
+async def gather_or_cancel(one: Work[A], two: Work[B], /) -> tuple[A, B]: ...
 @overload
-async def together(one: Work[A], two: Work[B], three: Work[C], /) -> tuple[A, B, C]: ...
+async def gather_or_cancel(one: Work[A], two: Work[B], three: Work[C], /) -> tuple[A, B, C]: ...
 @overload
-async def together(*work: Work[A]) -> tuple[A, ...]: ...
-async def together(*work: Work[Any]) -> tuple[Any, ...]:
+async def gather_or_cancel(*work: Work[A]) -> tuple[A, ...]: ...
+async def gather_or_cancel(*work: Work[Any]) -> tuple[Any, ...]:
     """Return all results, or raise the first error once the others have been cancelled and have ended.
 
     Unlike a TaskGroup the error is the error itself, and unlike ``gather`` nothing goes on behind the caller's back.
@@ -32,7 +32,7 @@ async def together(*work: Work[Any]) -> tuple[Any, ...]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def end(tasks: Iterable[asyncio.Future[Any]], within: float | None = None) -> None:
+async def cancel_and_wait(tasks: Iterable[asyncio.Future[Any]], within: float | None = None) -> None:
     """Cancel tasks and wait for their ends, ``within`` so many seconds at most.
 
     Each is cancelled once: a second time would hit it while it puts away what it holds. So whoever takes longer goes on

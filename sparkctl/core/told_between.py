@@ -13,14 +13,14 @@ _ON_ITS_WAY = (Phase.STARTING, Phase.LOADING, Phase.WARMING)
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class ReadySince:
     """Since when (unix seconds) and which container: None until it is listed."""
 
     since: float
     container: str | None = None
 
 
-def still_stops(phase: PhaseChanged, listed: ContainersListed) -> bool:
+def is_still_stopping(phase: PhaseChanged, listed: ContainersListed) -> bool:
     """Tell whether a stop that was told goes on: its engine answers until it ends, which makes it no ready one."""
     if phase.phase is not Phase.STOPPING:
         return False
@@ -28,10 +28,12 @@ def still_stops(phase: PhaseChanged, listed: ContainersListed) -> bool:
     return listed.ts - phase.ts <= (_STOPS_FOR if lives else _SILENT_STOP)
 
 
-def ready_since(known: dict[str, Ready], before: ContainersListed | None, listed: ContainersListed) -> dict[str, Ready]:
+def track_ready_since(
+    known: dict[str, ReadySince], before: ContainersListed | None, listed: ContainersListed
+) -> dict[str, ReadySince]:
     """Return since when what is listed as ready is so: as it was told, or by the list before, which had it on its way."""
     phases = {one.container_id: one.phase for one in before.instances} if before is not None else {}
-    found: dict[str, Ready] = {}
+    found: dict[str, ReadySince] = {}
     for one in listed.instances:
         if not one.ours or one.phase is not Phase.READY or one.container_id is None:
             continue
@@ -39,5 +41,5 @@ def ready_since(known: dict[str, Ready], before: ContainersListed | None, listed
         if told is not None and told.container in (None, one.container_id):
             found[one.name] = replace(told, container=one.container_id)
         elif phases.get(one.container_id) in _ON_ITS_WAY:
-            found[one.name] = Ready(listed.ts, one.container_id)
+            found[one.name] = ReadySince(listed.ts, one.container_id)
     return found

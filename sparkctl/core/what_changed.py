@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sparkctl.core.yamlfile import Item, parse_yaml
+from sparkctl.core.yamlfile import YamlValue, parse_yaml
 from sparkctl.errors import InvalidInput
-from sparkctl.model.history import Operation
+from sparkctl.model.history import OperationRecord
 
 _FACTS = (("driver", "driver"), ("kernel", "kernel"), ("engine_version", "engine version"))
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StartDifference:
     """``what`` differs: a profile's field (dotted), ``image digest``, or ``driver of spark1``. None: it was not there."""
 
     what: str
@@ -22,23 +22,23 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class StartDiff:
     """Between two starts. ``unknown``: what cannot be compared, because one of them did not keep it."""
 
-    found: tuple[Change, ...]
+    found: tuple[StartDifference, ...]
     unknown: tuple[str, ...] = ()
 
 
-def what_changed(before: Operation, after: Operation) -> Changes:
+def diff_starts(before: OperationRecord, after: OperationRecord) -> StartDiff:
     """Return what is different in ``after``: the profile first, then the image and the nodes."""
-    found: list[Change] = []
+    found: list[StartDifference] = []
     unknown: list[str] = []
     if before.hash is None or before.hash != after.hash:
-        fields = differences(before.text, after.text)
+        fields = diff_profiles(before.text, after.text)
         unknown += ["the profile"] if fields is None else []
         found += fields or ()
     if before.nodes != after.nodes:
-        found.append(Change("nodes", _named(before), _named(after)))
+        found.append(StartDifference("nodes", _named(before), _named(after)))
     for share in after.shares:
         same = next((one for one in before.shares if one.node == share.node), None)
         other = same or next(iter(before.shares), None)
@@ -46,17 +46,19 @@ def what_changed(before: Operation, after: Operation) -> Changes:
         if same is not None:
             for name, words in _FACTS:
                 _compare(f"{words} of {share.node}", getattr(same, name), getattr(share, name), found, unknown)
-    return Changes(tuple(dict.fromkeys(found)), tuple(dict.fromkeys(unknown)))
+    return StartDiff(tuple(dict.fromkeys(found)), tuple(dict.fromkeys(unknown)))
 
 
-def _compare(what: str, before: str | None, after: str | None, found: list[Change], unknown: list[str]) -> None:
+def _compare(
+    what: str, before: str | None, after: str | None, found: list[StartDifference], unknown: list[str]
+) -> None:
     if before is None or after is None:
         unknown.append(what)
     elif before != after:
-        found.append(Change(what, before, after))
+        found.append(StartDifference(what, before, after))
 
 
-def differences(before: str | None, after: str | None) -> tuple[Change, ...] | None:
+def diff_profiles(before: str | None, after: str | None) -> tuple[StartDifference, ...] | None:
     """Return the fields in which two profiles differ, in their order; None where one is missing or cannot be read."""
     if before is None or after is None:
         return None
@@ -65,10 +67,12 @@ def differences(before: str | None, after: str | None) -> tuple[Change, ...] | N
     except InvalidInput:
         return None
     names = dict.fromkeys((*new, *old))
-    return tuple(Change(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name))
+    return tuple(
+        StartDifference(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)
+    )
 
 
-def _fields(item: Item, path: str = "") -> Iterator[tuple[str, str]]:
+def _fields(item: YamlValue, path: str = "") -> Iterator[tuple[str, str]]:
     """Yield (dotted field, value as text); a list is one value, but for mounts: of those each is a field."""
     if isinstance(item.value, dict) and item.value:
         for key, entry in item.value.items():
@@ -79,5 +83,5 @@ def _fields(item: Item, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, item.json() if item.raw is None else item.raw
 
 
-def _named(one: Operation) -> str:
+def _named(one: OperationRecord) -> str:
     return ", ".join(one.nodes)

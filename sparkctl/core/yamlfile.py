@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparkctl.core.faults import Fault, InvalidFile, Place, quoted
+from sparkctl.core.faults import FileIssue, FilePosition, InvalidFile, quote_source
 from sparkctl.errors import InvalidInput
 from sparkctl.files import open_regular
 
@@ -38,15 +38,15 @@ _STR_TAG = "tag:yaml.org,2002:str"
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class YamlValue:
     """One value: a scalar with its text in ``raw``, a map of ``Entry`` by key, or a tuple of items."""
 
-    place: Place
-    value: Scalar | dict[str, Entry] | tuple[Item, ...]
+    place: FilePosition
+    value: Scalar | dict[str, YamlEntry] | tuple[YamlValue, ...]
     raw: str | None = None
 
     @property
-    def entries(self) -> dict[str, Entry]:
+    def entries(self) -> dict[str, YamlEntry]:
         """The map's entries; an empty map for anything else."""
         return self.value if isinstance(self.value, dict) else {}
 
@@ -71,61 +71,61 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class YamlEntry:
     """A key of a map, where it stands, and its value."""
 
-    place: Place
-    item: Item
+    place: FilePosition
+    item: YamlValue
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class YamlDocument:
     """A file as read. Paths are tuples of keys and indices, ``("nodes", 0, "port")``."""
 
-    root: Item
+    root: YamlValue
 
     @property
     def data(self) -> Any:
         """Plain dicts, lists and scalars."""
         return self.root.data()
 
-    def where(self, path: Path_, *, key: bool = False) -> Place:
+    def where(self, path: Path_, *, key: bool = False) -> FilePosition:
         """Return the place of a value (or of its key), or of the nearest thing around it that exists."""
-        return where(self.root, path, key=key)
+        return find_position(self.root, path, key=key)
 
-    def raw(self, path: Path_) -> str | None:
+    def source_text(self, path: Path_) -> str | None:
         """Return a scalar's text as written, None where there is no scalar."""
-        item = at(self.root, path)
+        item = find_value(self.root, path)
         return item.raw if item else None
 
 
-def at(root: Item, path: Path_) -> Item | None:
+def find_value(root: YamlValue, path: Path_) -> YamlValue | None:
     """Return the item at a path, None where there is none."""
     steps = list(_walk(root, path))
     return steps[-1].item if len(steps) == len(path) + 1 else None
 
 
-def where(root: Item, path: Path_, *, key: bool = False) -> Place:
+def find_position(root: YamlValue, path: Path_, *, key: bool = False) -> FilePosition:
     """Return the place of the value (or key) at ``path``, or of the nearest thing around it that exists."""
     steps = list(_walk(root, path))
     return steps[-1].place if key and len(steps) == len(path) + 1 else steps[-1].item.place
 
 
-def _walk(root: Item, path: Path_) -> Iterator[Entry]:
+def _walk(root: YamlValue, path: Path_) -> Iterator[YamlEntry]:
     item = root
-    yield Entry(root.place, root)
+    yield YamlEntry(root.place, root)
     for step in path:
         if isinstance(item.value, dict) and step in item.value:
             entry = item.value[str(step)]
         elif isinstance(item.value, tuple) and isinstance(step, int) and 0 <= step < len(item.value):
-            entry = Entry(item.value[step].place, item.value[step])
+            entry = YamlEntry(item.value[step].place, item.value[step])
         else:
             return
         yield entry
         item = entry.item
 
 
-def read_yaml(path: Path) -> Located:
+def read_yaml(path: Path) -> YamlDocument:
     """Read one file. Raises `InvalidFile` with every fault and its place, `InvalidInput` where it cannot be read."""
     try:
         with open_regular(path) as file:
@@ -134,21 +134,21 @@ def read_yaml(path: Path) -> Located:
         reason = error.strerror or type(error).__name__
         raise InvalidInput(f"{path}: cannot be read: {reason}") from error
     except ValueError as error:  # a NUL in the path
-        raise InvalidInput(f"{quoted(path)} is not a path") from error
+        raise InvalidInput(f"{quote_source(path)} is not a path") from error
     return parse_yaml(raw, str(path))
 
 
-def parse_yaml(raw: bytes, file: str) -> Located:
+def parse_yaml(raw: bytes, file: str) -> YamlDocument:
     """Parse the bytes of one document; ``file`` is what faults call it. Raises `InvalidFile`."""
     reader = _Reader(file)
     text = reader.decode(raw)
     root = reader.build(text) if not reader.faults else None
     if reader.faults or root is None:
-        raise InvalidFile(reader.faults or [Fault(Place(file, 1, 1), "the file is empty")])
-    return Located(root)
+        raise InvalidFile(reader.faults or [FileIssue(FilePosition(file, 1, 1), "the file is empty")])
+    return YamlDocument(root)
 
 
-def resolve(text: str) -> Scalar:
+def resolve_scalar(text: str) -> Scalar:
     """Return what an unquoted scalar means: the YAML 1.2 core schema in decimal; anything else is text."""
     if text in _NULLS:
         return None
@@ -161,7 +161,7 @@ def resolve(text: str) -> Scalar:
     return text
 
 
-def unwelcome(text: str) -> re.Match[str] | None:
+def find_forbidden_character(text: str) -> re.Match[str] | None:
     """Return the first character that no file may hold: a control other than tab and line end, half a surrogate."""
     return _UNWELCOME.search(text)
 
@@ -170,19 +170,19 @@ def unwelcome(text: str) -> re.Match[str] | None:
 class _Open:
     """A collection whose end has not been read."""
 
-    place: Place
+    place: FilePosition
     anchor: str | None
     is_map: bool
-    entries: dict[str, Entry] = field(default_factory=dict)
-    items: list[Item] = field(default_factory=list)
-    key: tuple[str, Place] | None = None
+    entries: dict[str, YamlEntry] = field(default_factory=dict)
+    items: list[YamlValue] = field(default_factory=list)
+    key: tuple[str, FilePosition] | None = None
     size: int = 1
     height: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Anchored:
-    item: Item
+    item: YamlValue
     size: int
     height: int
 
@@ -196,36 +196,36 @@ class _Reader:
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self.faults: list[Fault] = []
+        self.faults: list[FileIssue] = []
         self.stack: list[_Open] = []
         self.anchors: dict[str, _Anchored | None] = {}  # None: its collection is still open
         self.aliases = 0
         self.items = 0
-        self.root: Item | None = None
+        self.root: YamlValue | None = None
         self.documents = 0
 
     def decode(self, raw: bytes) -> str:
         """Return the text, or an empty one with the fault noted."""
-        start = Place(self.file, 1, 1)
+        start = FilePosition(self.file, 1, 1)
         if len(raw) > MAX_BYTES:
-            self.faults.append(Fault(start, f"the file is larger than {MAX_BYTES // 1024} KiB"))
+            self.faults.append(FileIssue(start, f"the file is larger than {MAX_BYTES // 1024} KiB"))
             return ""
         if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            self.faults.append(Fault(start, "the file is UTF-16; save it as UTF-8"))
+            self.faults.append(FileIssue(start, "the file is UTF-16; save it as UTF-8"))
             return ""
         try:
             text = raw.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             before = error.object[: error.start].decode("utf-8", "replace")
-            self.faults.append(Fault(self._place_after(before), "this is not UTF-8 text"))
+            self.faults.append(FileIssue(self._place_after(before), "this is not UTF-8 text"))
             return ""
-        if bad := unwelcome(text.replace("\r\n", " \n")):
+        if bad := find_forbidden_character(text.replace("\r\n", " \n")):
             place = self._place_after(text.replace("\r\n", " \n")[: bad.start()])
-            self.faults.append(Fault(place, f"a control character (U+{ord(bad[0]):04X}) is not allowed here"))
+            self.faults.append(FileIssue(place, f"a control character (U+{ord(bad[0]):04X}) is not allowed here"))
             return ""
         return text
 
-    def build(self, text: str) -> Item | None:
+    def build(self, text: str) -> YamlValue | None:
         """Return the document's item, None with the faults noted where there is none."""
         import yaml
 
@@ -236,16 +236,16 @@ class _Reader:
                 self._take(event)
         except yaml.MarkedYAMLError as error:
             place = self._place_of(error.problem_mark or error.context_mark, text)
-            self.faults.append(Fault(place, _explain(error.problem or error.context or "this is not YAML")))
+            self.faults.append(FileIssue(place, _explain(error.problem or error.context or "this is not YAML")))
         except yaml.YAMLError as error:
-            self.faults.append(Fault(Place(self.file, 1, 1), _explain(str(error).splitlines()[0])))
+            self.faults.append(FileIssue(FilePosition(self.file, 1, 1), _explain(str(error).splitlines()[0])))
         except _Stop:
             events.close()
         return self.root
 
     def _take(self, event: Any) -> None:
         kind = type(event).__name__
-        place = Place(self.file, event.start_mark.line + 1, event.start_mark.column + 1)
+        place = FilePosition(self.file, event.start_mark.line + 1, event.start_mark.column + 1)
         if kind == "DocumentStartEvent":
             self.documents += 1
             if self.documents > 1:
@@ -259,49 +259,49 @@ class _Reader:
         elif kind in ("MappingEndEvent", "SequenceEndEvent"):
             self._close()
 
-    def _scalar(self, event: Any, place: Place) -> None:
+    def _scalar(self, event: Any, place: FilePosition) -> None:
         text: str = event.value
-        if bad := unwelcome(text):
-            self.faults.append(Fault(place, f"a control character (U+{ord(bad[0]):04X}) is not allowed here"))
+        if bad := find_forbidden_character(text):
+            self.faults.append(FileIssue(place, f"a control character (U+{ord(bad[0]):04X}) is not allowed here"))
         if event.tag is not None and event.tag not in (_STR_TAG, "!"):
-            self.faults.append(Fault(place, f"the tag {quoted(event.tag)} is not read here"))
+            self.faults.append(FileIssue(place, f"the tag {quote_source(event.tag)} is not read here"))
         plain = event.tag is None and event.implicit[0]
-        item = Item(place, resolve(text) if plain else text, text)
+        item = YamlValue(place, resolve_scalar(text) if plain else text, text)
         if event.anchor:
             self.anchors[event.anchor] = _Anchored(item, 1, 0)
         self._add(item, 1, 0)
 
-    def _alias(self, name: str, place: Place) -> None:
+    def _alias(self, name: str, place: FilePosition) -> None:
         self.aliases += 1
         if self.aliases > MAX_ALIASES:
             self._stop(place, f"more than {MAX_ALIASES} aliases")
         if name not in self.anchors:
-            self._stop(place, f"the alias {quoted(name)} has no anchor above it")
+            self._stop(place, f"the alias {quote_source(name)} has no anchor above it")
         target = self.anchors[name]
         if target is None:
-            self._stop(place, f"the alias {quoted(name)} stands inside its own anchor")
+            self._stop(place, f"the alias {quote_source(name)} stands inside its own anchor")
         else:
             self._add(target.item, target.size, target.height, place)
 
-    def _open(self, event: Any, place: Place, *, is_map: bool) -> None:
+    def _open(self, event: Any, place: FilePosition, *, is_map: bool) -> None:
         if len(self.stack) >= MAX_DEPTH:
             self._stop(place, f"nested deeper than {MAX_DEPTH}")
         if self.stack and self.stack[-1].is_map and self.stack[-1].key is None:
             self._stop(place, "a key must be plain text")
         if event.tag is not None:
-            self.faults.append(Fault(place, f"the tag {quoted(event.tag)} is not read here"))
+            self.faults.append(FileIssue(place, f"the tag {quote_source(event.tag)} is not read here"))
         if event.anchor:
             self.anchors[event.anchor] = None
         self.stack.append(_Open(place, event.anchor, is_map))
 
     def _close(self) -> None:
         done = self.stack.pop()
-        item = Item(done.place, done.entries if done.is_map else tuple(done.items))
+        item = YamlValue(done.place, done.entries if done.is_map else tuple(done.items))
         if done.anchor:
             self.anchors[done.anchor] = _Anchored(item, done.size, done.height)
         self._add(item, done.size, done.height)
 
-    def _add(self, item: Item, size: int, height: int, alias: Place | None = None) -> None:
+    def _add(self, item: YamlValue, size: int, height: int, alias: FilePosition | None = None) -> None:
         """Put a finished item into the collection that is open."""
         if alias:
             self.items += size
@@ -324,30 +324,30 @@ class _Reader:
         else:
             key, place = parent.key
             parent.key = None
-            parent.entries.setdefault(key, Entry(place, item))
+            parent.entries.setdefault(key, YamlEntry(place, item))
 
-    def _key(self, parent: _Open, item: Item, place: Place) -> None:
+    def _key(self, parent: _Open, item: YamlValue, place: FilePosition) -> None:
         if item.raw is None:
             self._stop(place, "a key must be plain text")
         key = item.raw or ""
         if key in parent.entries:
             first = parent.entries[key].place.line
-            self.faults.append(Fault(place, f"{quoted(key)} is here twice, the first is in line {first}"))
+            self.faults.append(FileIssue(place, f"{quote_source(key)} is here twice, the first is in line {first}"))
         parent.key = (key, place)
 
-    def _stop(self, place: Place, message: str) -> None:
-        self.faults.append(Fault(place, message))
+    def _stop(self, place: FilePosition, message: str) -> None:
+        self.faults.append(FileIssue(place, message))
         raise _Stop
 
-    def _place_of(self, mark: Any, text: str) -> Place:
+    def _place_of(self, mark: Any, text: str) -> FilePosition:
         """Return a parser's mark as a place; one behind the end of the file becomes the end."""
         if mark is None:
-            return Place(self.file, 1, 1)
+            return FilePosition(self.file, 1, 1)
         end = self._place_after(text)
-        return min(Place(self.file, mark.line + 1, mark.column + 1), end)
+        return min(FilePosition(self.file, mark.line + 1, mark.column + 1), end)
 
-    def _place_after(self, before: str) -> Place:
-        return Place(self.file, before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
+    def _place_after(self, before: str) -> FilePosition:
+        return FilePosition(self.file, before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
 
 
 def _json_text(value: object) -> str:

@@ -15,7 +15,7 @@ _NOT_ENGINES = frozenset({"base", "lines", "health_paths"})
 
 
 @cache
-def names() -> tuple[str, ...]:
+def engine_names() -> tuple[str, ...]:
     """Return the names of all engines, sorted. Lists files; imports none of them."""
     from pathlib import Path
 
@@ -23,18 +23,18 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(name for name in found if name not in _NOT_ENGINES and not name.startswith("_")))
 
 
-def title(name: str) -> str:
+def engine_title(name: str) -> str:
     """Return the title of an engine (SGLang), and the name itself of one that there is not."""
-    return load(name).title if name in names() else name
+    return load_engine(name).title if name in engine_names() else name
 
 
-def load(name: str) -> Engine:
+def load_engine(name: str) -> Engine:
     """Return the engine of this name. Raises InvalidInput with the nearest name for one that does not exist."""
-    if name not in names():
+    if name not in engine_names():
         import difflib
 
-        near = difflib.get_close_matches(name, names(), n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"Known engines: {', '.join(names())}."
+        near = difflib.get_close_matches(name, engine_names(), n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"Known engines: {', '.join(engine_names())}."
         raise InvalidInput(f"There is no engine named {name!r}.", hint)
     engine: Engine = importlib.import_module(f"{__name__}.{name}").ENGINE
     return engine

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from sparkctl.errors import MetricsUnreadable
 from sparkctl.model.metrics import Histogram
-from sparkctl.model.text import clean, shorten
+from sparkctl.model.text import sanitize_line, truncate_text
 
-STARTED = "process_start_time_seconds"
+PROCESS_START_SERIES = "process_start_time_seconds"
 _RANKS = ("pp_rank", "tp_rank", "moe_ep_rank")
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class MetricSample:
     """One line of the page."""
 
     name: str
@@ -31,29 +31,29 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class MetricsPage:
     """The finite samples of one reading. Every question answers None where the page holds no such series."""
 
-    samples: tuple[Sample, ...]
+    samples: tuple[MetricSample, ...]
 
     def values(self, name: str, **labels: str) -> list[float]:
         """Return the values of a series, one for each engine, rank or other label."""
         return [each.value for each in self.samples if each.name == name and each.has(labels)]
 
-    def total(self, name: str, **labels: str) -> float | None:
+    def sum_of(self, name: str, **labels: str) -> float | None:
         """Return the sum over all other labels."""
         return _over(sum, self.values(name, **labels))
 
-    def fullest(self, name: str) -> float | None:
+    def max_of(self, name: str) -> float | None:
         """Return the largest value: of several parts, the one that fills up first."""
         return _over(max, self.values(name))
 
-    def positive_mean(self, name: str) -> float | None:
+    def mean_above_zero(self, name: str) -> float | None:
         """Return the mean of the values above 0: a gauge that rests at 0 has nothing to say."""
         positive = [value for value in self.values(name) if value > 0]
         return sum(positive) / len(positive) if positive else None
 
-    def positions(self, name: str) -> tuple[float, ...] | None:
+    def sums_by_position(self, name: str) -> tuple[float, ...] | None:
         """Return the sums by label ``position``, position 0 first."""
         sums: dict[int, float] = {}
         for each in self.samples:
@@ -76,18 +76,18 @@ class Page:
         """Return the values of a label, for series that keep their facts there."""
         return [each.labels[label] for each in self.samples if each.name == name and label in each.labels]
 
-    def one_rank(self) -> Page:
+    def without_rank_copies(self) -> MetricsPage:
         """Return the page with one rank of each data-parallel part: ranks of one model count the same tokens."""
-        first: dict[object, Sample] = {}
+        first: dict[object, MetricSample] = {}
         for each in self.samples:
             others = tuple(sorted(item for item in each.labels.items() if item[0] not in _RANKS))
             kept = first.get(key := (each.name, others))
             if kept is None or _rank(each) < _rank(kept):
                 first[key] = each
-        return Page(tuple(first.values()))
+        return MetricsPage(tuple(first.values()))
 
 
-def parse(text: str, wanted: Iterable[str]) -> Page:
+def parse_metrics_page(text: str, wanted: Iterable[str]) -> MetricsPage:
     """Return the wanted series of a page. Raises MetricsUnreadable for text that is not Prometheus' format."""
     from prometheus_client.parser import text_string_to_metric_families
 
@@ -98,11 +98,11 @@ def parse(text: str, wanted: Iterable[str]) -> Page:
         families = list(text_string_to_metric_families("\n".join([*lines, ""])))
     except (ValueError, IndexError, KeyError) as broken:
         raise MetricsUnreadable(
-            f"The engine's /metrics cannot be read: {shorten(clean(str(broken)), 200)}",
+            f"The engine's /metrics cannot be read: {truncate_text(sanitize_line(str(broken)), 200)}",
             "Look at it yourself: curl -s http://HOST:PORT/metrics | head; an engine in the middle of a stop cuts it short.",
         ) from broken
     samples = (each for family in families for each in family.samples if math.isfinite(each.value))
-    return Page(tuple(Sample(each.name, each.labels, each.value) for each in samples))
+    return MetricsPage(tuple(MetricSample(each.name, each.labels, each.value) for each in samples))
 
 
 def _name(line: str) -> str:
@@ -116,7 +116,7 @@ def _over(combine: Callable[[list[float]], float], values: list[float]) -> float
     return combine(values) if values else None
 
 
-def _rank(sample: Sample) -> tuple[float, ...]:
+def _rank(sample: MetricSample) -> tuple[float, ...]:
     return tuple(_number(sample.labels.get(name, "")) or 0.0 for name in _RANKS)
 
 

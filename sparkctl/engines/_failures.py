@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from sparkctl.engines._failures_memory import HOST, cuda_memory
-from sparkctl.engines._failures_model import MODEL
-from sparkctl.engines._failures_node import NODE
-from sparkctl.engines._failures_program import ARGUMENTS, CRASHES
-from sparkctl.engines._failures_ranks import RANKS
-from sparkctl.engines._vocabulary import ERROR
+from sparkctl.engines._failures_memory import HOST_MEMORY_FAILURES, cuda_memory_rules
+from sparkctl.engines._failures_model import MODEL_FILE_FAILURES
+from sparkctl.engines._failures_node import NODE_FAILURES
+from sparkctl.engines._failures_program import ARGUMENT_FAILURES, CRASH_FAILURES
+from sparkctl.engines._failures_ranks import RANK_FAILURES
+from sparkctl.engines._vocabulary import EXCEPTION_PREFIX
 
-__all__ = ["COMMON", "CRASHES", "ERROR", "KNOWN", "cuda_memory"]
+__all__ = ["COMMON_FAILURES", "CRASH_FAILURES", "EXCEPTION_PREFIX", "COMMON_CAUSES", "cuda_memory_rules"]
 
 # What names its cause; and after that, what only says that something went wrong.
-KNOWN = HOST + MODEL + NODE + RANKS + ARGUMENTS
-COMMON = KNOWN + CRASHES
+COMMON_CAUSES = HOST_MEMORY_FAILURES + MODEL_FILE_FAILURES + NODE_FAILURES + RANK_FAILURES + ARGUMENT_FAILURES
+COMMON_FAILURES = COMMON_CAUSES + CRASH_FAILURES

@@ -2,84 +2,86 @@
 
 from __future__ import annotations
 
-from sparkctl.engines._vocabulary import ERROR, Rule, rule
-from sparkctl.engines.base import Weight
-from sparkctl.model.verdict import Cause, Change
+from sparkctl.engines._vocabulary import EXCEPTION_PREFIX, FailureRule, failure_rule
+from sparkctl.engines.base import FailureWeight
+from sparkctl.model.verdict import ChangeDirection, FailureCause
 
-RAN_OUT = "CUDA ran out of memory."
+CUDA_OUT_OF_MEMORY_TEXT = "CUDA ran out of memory."
 _BY_OTHERS = "Drop the page caches before the start, and stop whatever else holds memory on the node."
 
 
-def cuda_memory(
-    lower: str, on: str | None, *, fatal: bool, begins: str | None = None, weight: int = Weight.CONCRETE
-) -> tuple[Rule, ...]:
+def cuda_memory_rules(
+    lower: str, on: str | None, *, fatal: bool, begins: str | None = None, weight: int = FailureWeight.CONCRETE
+) -> tuple[FailureRule, ...]:
     """Return the rules for CUDA memory that ran out; ``lower`` is what to make smaller, ``on`` its profile field.
 
     ``begins``: a regex for how the engine's own line begins that says so, where it is no exception's.
     """
     remedy = f"{lower} {_BY_OTHERS}"
-    says = ERROR if begins is None else f"(?:{ERROR}|{begins})"
-    cause, change = Cause.CUDA_OUT_OF_MEMORY, Change.LOWER if on else None
+    says = EXCEPTION_PREFIX if begins is None else f"(?:{EXCEPTION_PREFIX}|{begins})"
+    cause, change = FailureCause.CUDA_OUT_OF_MEMORY, ChangeDirection.LOWER if on else None
     numbers = (
         r"CUDA out of memory\. Tried to allocate (?P<size>[\d.]+ \w+)(?:.*? of which (?P<free>[\d.]+ \w+) is free)?"
     )
-    summary = f"{RAN_OUT[:-1]}: it tried to allocate {{size}}[ and {{free}} was free]."
+    summary = f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}: it tried to allocate {{size}}[ and {{free}} was free]."
     rejected = r"CUDA out of memory\. Allocation was preemptively rejected"
     other = (
         r"CUDA (?:driver )?error: out of memory|Triton Error \[CUDA\]: out of memory|cudaErrorMemoryAllocation"
         r"|CUBLAS_STATUS_ALLOC_FAILED|cudaMalloc(?:Async)?\b.*: out of memory|CUDA_ERROR_OUT_OF_MEMORY"
     )
 
-    def named(pattern: str, summary: str, needle: str | None, *, fatal: bool = fatal) -> Rule:
-        return rule(pattern, cause, summary, remedy, needle=needle, on=on, fatal=fatal, weight=weight, change=change)
+    def named(pattern: str, summary: str, needle: str | None, *, fatal: bool = fatal) -> FailureRule:
+        return failure_rule(
+            pattern, cause, summary, remedy, needle=needle, on=on, fatal=fatal, weight=weight, change=change
+        )
 
     return (
         named(rf"{says}.*?{numbers}", summary, "CUDA out of"),
         named(rf"^{numbers}", summary, "CUDA out of memory", fatal=False),
-        named(rf"{says}.*{rejected}", RAN_OUT, "preempt"),
-        named(rf"{says}.*(?:{other})", RAN_OUT, None),
+        named(rf"{says}.*{rejected}", CUDA_OUT_OF_MEMORY_TEXT, "preempt"),
+        named(rf"{says}.*(?:{other})", CUDA_OUT_OF_MEMORY_TEXT, None),
     )
 
 
 # A kernel log says it in its own time stamps; a line of an engine never begins so.
 _KERNEL = r"^(?:<\d+>)?(?:\[[^\]]{1,40}\] ?|[\w:.+ -]{0,60} kernel: (?:\[[ \d.]+\] )?)?"
 
-HOST = (
-    rule(
+HOST_MEMORY_FAILURES = (
+    failure_rule(
         r"^(?:(?:/\S*/)?(?:ba|da)?sh: )?(?:line )?(?:\d+:? +){0,2}Killed(?: {2,}\S.*)?$",
-        Cause.KILLED,
+        FailureCause.KILLED,
         "It was killed (SIGKILL), by the shell's own word.",
         "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node tells. Let the model claim less, or "
         "stop what else holds memory there.",
         needle="Killed",
-        weight=Weight.DEATH,
+        weight=FailureWeight.DEATH,
     ),
-    rule(
+    failure_rule(
         _KERNEL + r"(?:Memory cgroup out of memory|Out of memory): Killed process (?P<pid>\d+) \((?P<name>[^)]*)\)"
         r"(?:.*?anon-rss:(?P<rss>\d+ ?kB))?",
-        Cause.HOST_OOM_KILL,
+        FailureCause.HOST_OOM_KILL,
         "The kernel's OOM killer ended {name} (process {pid}[, {rss} of its own memory]).",
         "The machine ran out of memory: let the model claim less, or stop what else holds memory on the node. "
         "CUDA memory is not in that figure on a Spark.",
         needle="Killed process",
         fatal=True,
     ),
-    rule(
+    failure_rule(
         _KERNEL + r"oom-kill:constraint=(?P<which>\w+).*?task=(?P<name>[^,]{0,80}),pid=(?P<pid>\d+)",
-        Cause.HOST_OOM_KILL,
+        FailureCause.HOST_OOM_KILL,
         "The kernel's OOM killer ended {name} (process {pid}).",
         "The machine, or the container's limit, ran out of memory: let the model claim less, or stop what else holds it.",
         needle="oom-kill:",
         fatal=True,
     ),
-    rule(
-        rf"{ERROR}.*can't allocate memory: you tried to allocate (?P<size>\d+) bytes|^MemoryError\b"
-        rf"|{ERROR}(?:std::bad_alloc)|terminate called after throwing an instance of 'std::bad_alloc'"
-        rf"|{ERROR}\[Errno 12\] Cannot allocate memory",
-        Cause.STARTUP_MEMORY_CHECK,
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*can't allocate memory: you tried to allocate (?P<size>\d+) bytes|^MemoryError\b"
+        rf"|{EXCEPTION_PREFIX}(?:std::bad_alloc)|terminate called after throwing an instance of 'std::bad_alloc'"
+        rf"|{EXCEPTION_PREFIX}\[Errno 12\] Cannot allocate memory",
+        FailureCause.STARTUP_MEMORY_CHECK,
         "The node had no memory left to give[: {size} bytes were asked for].",
         "Stop what else holds memory on the node, or make the model's memory smaller.",
         needle=None,
-        weight=Weight.CONCRETE,
+        weight=FailureWeight.CONCRETE,
     ),
 )

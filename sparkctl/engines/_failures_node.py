@@ -2,224 +2,224 @@
 
 from __future__ import annotations
 
-from sparkctl.engines._vocabulary import ERROR, rule
-from sparkctl.engines.base import Weight
-from sparkctl.model.verdict import Cause
+from sparkctl.engines._vocabulary import EXCEPTION_PREFIX, failure_rule
+from sparkctl.engines.base import FailureWeight
+from sparkctl.model.verdict import FailureCause
 
 _DOCKER = (
-    rule(
+    failure_rule(
         r"could not select device driver|[Uu]nknown (?:or invalid )?runtime (?:name|specified):? nvidia"
         r"|failed to inject CDI devices|nvidia-container-(?:cli|runtime).*(?:initialization error|no such file or directory"
         r"|not found in \$PATH)|unresolvable CDI devices? (?P<device>\S+)",
-        Cause.GPU_RUNTIME_MISSING,
+        FailureCause.GPU_RUNTIME_MISSING,
         "Docker could not give the container a GPU[ ({device})]: the NVIDIA container toolkit is missing or not set up.",
         "On the node: install nvidia-container-toolkit, then sudo nvidia-ctk runtime configure --runtime=docker and "
         "restart Docker. `nvidia-smi` there says whether the driver itself works.",
         needle=None,
         fatal=True,
     ),
-    rule(
-        rf"{ERROR}.*(?:No CUDA GPUs are available|Found no NVIDIA driver on your system|Failed to infer device type"
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*(?:No CUDA GPUs are available|Found no NVIDIA driver on your system|Failed to infer device type"
         r"|no CUDA-capable device is detected|NVML Shared Library Not Found|Driver/library version mismatch)"
         r"|^(?:WARNING: )?The NVIDIA Driver was not detected",
-        Cause.GPU_RUNTIME_MISSING,
+        FailureCause.GPU_RUNTIME_MISSING,
         "The container sees no GPU.",
         "Set container.gpus: all; on the node, nvidia-smi and the NVIDIA container toolkit have to work. After a driver "
         "update the node wants a reboot.",
         needle=None,
         on="container.gpus",
     ),
-    rule(
+    failure_rule(
         r"NVIDIA driver on your system is too old(?: \(found version (?P<found>\d+)\))?|CUDA driver version is insufficient"
         r"|forward compatibility was attempt|requirement error: unsatisfied condition: (?P<wants>[^,\s]+)"
         r"|system has unsupported display driver|^.{0,120}Error 80[34]\b|provided PTX was compiled with an unsupported toolchain"
         r"|cudaErrorUnsupportedPtxVersion|cudaErrorInsufficientDriver"
         r"|^ERROR: This container was built for NVIDIA Driver Release (?P<release>[\d.]+\d)(?:.*version (?P<has>[\d.]*\d) was)?",
-        Cause.DRIVER_MISMATCH,
+        FailureCause.DRIVER_MISMATCH,
         "The node's NVIDIA driver is too old for this image[ (it wants {wants})][ (it is for CUDA {found})]"
         "[ (it wants {release})][: the node has {has}].",
         "Update the node (DGX OS), or take an image built for its CUDA version.",
         needle=None,
         on="image",
     ),
-    rule(
+    failure_rule(
         r"[Ee]xec format error\"?(?:: unknown)?\.?$|no matching manifest for (?P<platform>\S+)",
-        Cause.IMAGE_ARCH,
+        FailureCause.IMAGE_ARCH,
         "The image holds programs of another processor: a Spark is arm64[, and there is none for {platform}].",
         "Take an image built for linux/arm64.",
         needle=None,
         on="image",
         fatal=True,
     ),
-    rule(
+    failure_rule(
         r"requested image's platform \((?P<its>[^)]*)\) does not match the detected host platform",
-        Cause.IMAGE_ARCH,
+        FailureCause.IMAGE_ARCH,
         "The image was built for {its}: a Spark is linux/arm64.",
         "Take an image built for linux/arm64.",
         needle="requested image's platform",
         on="image",
-        weight=Weight.LIKELY,
+        weight=FailureWeight.LIKELY,
     ),
-    rule(
+    failure_rule(
         r"(?:Get|Head) \"?https?://(?P<registry>[^/\"\s]+)/v\d/[^\"]*\"?: (?:(?P<why>unauthorized|denied|net/http: .*"
         r"|context deadline exceeded|dial tcp.*|EOF|TLS .*|x509: .*|proxyconnect.*))"
         r"|(?:^|daemon: )(?P<said>unauthorized: (?:authentication|access|incorrect).*)"
         r"|daemon: (?P<other>net/http: (?:request canceled|TLS handshake timeout).*)",
-        Cause.IMAGE_MISSING,
+        FailureCause.IMAGE_MISSING,
         "The image could not be pulled[ from {registry}][: {why}][: {said}][: {other}].",
         "Log in to its registry on the node (docker login) where it wants that; else look at the node's way to the network, "
         "and pull again.",
         needle=None,
         on="image",
     ),
-    rule(
+    failure_rule(
         r"bind source path does not exist: (?P<path>\S*(?:model|huggingface|hf|weights|gguf)\S*?)\.?(?:\s|$)",
-        Cause.MODEL_NOT_FOUND,
+        FailureCause.MODEL_NOT_FOUND,
         "There is no {path} on the node, which the container mounts.",
         "Put the model there, or correct the mount.",
         needle="bind source path",
         on="mounts",
     ),
-    rule(
+    failure_rule(
         r"bind source path does not exist: (?P<path>\S+?)\.?(?:\s|$)",
-        Cause.BAD_VALUE,
+        FailureCause.BAD_VALUE,
         "There is no {path} on the node, which the container mounts.",
         "Make the directory on the node, or correct the mount.",
         needle="bind source path",
         on="mounts",
     ),
-    rule(
+    failure_rule(
         r"exec: \\?\"(?P<name>[^\"\\]+)\\?\": (?:executable file not found in \$PATH|stat \S+: no such file)"
         r"|^(?:\S*/)?(?:ba|da)?sh: (?:line )?(?:\d+: )?(?:exec: )?(?P<known>(?:\S*/)?(?:vllm|sglang|python3?"
         r"|trtllm-\w[\w-]*|llama-server|ollama|mpirun|ray)): (?:command )?not found$",
-        Cause.BAD_VALUE,
+        FailureCause.BAD_VALUE,
         "The image has no program [{name}][{known}].",
         "Correct command (or container.entrypoint), or take an image that has it.",
         needle=None,
         on="command",
     ),
-    rule(
+    failure_rule(
         r"[Cc]onflict\. The container name \"/?(?P<name>[^\"]+)\" is already in use",
-        Cause.DOCKER_REFUSED,
+        FailureCause.DOCKER_REFUSED,
         "There is a container named {name} already.",
         "If nobody needs it: docker rm {name} on the node (docker rm -f, if it still runs). Else choose another name.",
         needle="is already in use",
     ),
-    rule(
+    failure_rule(
         r"(?:[Nn]o such image: (?P<name>\S+)|manifest for (?P<tag>\S+) not found|manifest unknown"
         r"|pull access denied for (?P<denied>[^,\s]+)|failed to resolve reference \"(?P<reference>[^\"]+)\""
         r"|daemon: repository \S+ not found|requested access to the resource is denied)",
-        Cause.IMAGE_MISSING,
+        FailureCause.IMAGE_MISSING,
         "The image[ {name}][ {tag}][ {denied}][ {reference}] is not on the node and could not be pulled.",
         "Correct image, or log in to its registry on the node (docker login). An image that was built there has to be built "
         "on each node.",
         needle=None,
         on="image",
     ),
-    rule(
+    failure_rule(
         r"permission denied while trying to connect to the [Dd]ocker|dial unix /\S*docker\.sock: connect: permission denied",
-        Cause.PERMISSION,
+        FailureCause.PERMISSION,
         "This login may not talk to Docker on the node.",
         "On the node: sudo usermod -aG docker $USER, then log in anew.",
         needle="permission denied",
     ),
 )
 _CUDA = (
-    rule(
-        rf"{ERROR}.*(?:no kernel image is available for execution|cudaErrorNoKernelImageForDevice"
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*(?:no kernel image is available for execution|cudaErrorNoKernelImageForDevice"
         r"|device kernel image is invalid|invalid device function)",
-        Cause.KERNEL_UNSUPPORTED,
+        FailureCause.KERNEL_UNSUPPORTED,
         "The image has no GPU code for the GB10 (compute capability 12.1).",
         "Take an image built for sm_121.",
         needle="rror",
         on="image",
     ),
-    rule(
+    failure_rule(
         r"ptxas fatal\s*: Value '(?P<arch>sm_\w+)' is not defined|nvcc fatal\s*: Unsupported gpu architecture '(?P<gpu>\w+)'",
-        Cause.KERNEL_UNSUPPORTED,
+        FailureCause.KERNEL_UNSUPPORTED,
         "The image's CUDA tools do not know [{arch}][{gpu}], which is the GB10.",
         "Set env.TRITON_PTXAS_PATH: /usr/local/cuda/bin/ptxas, or take a newer image.",
         needle=" fatal",
         on="env.TRITON_PTXAS_PATH",
         to="/usr/local/cuda/bin/ptxas",
     ),
-    rule(
-        rf"{ERROR}.*(?:an illegal instruction was encountered|cudaErrorIllegalInstruction)"
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*(?:an illegal instruction was encountered|cudaErrorIllegalInstruction)"
         r"|^Fatal Python error: Illegal instruction",
-        Cause.KERNEL_UNSUPPORTED,
+        FailureCause.KERNEL_UNSUPPORTED,
         "A kernel of this image uses an instruction that the GB10 lacks.",
         "Choose another backend for the MoE or FP4 kernels (not flashinfer_cutlass), or take a newer image.",
         needle=None,
         on="image",
     ),
-    rule(
+    failure_rule(
         r"[Kk]ernel built for (?P<built>[\w -]+), but running on (?P<arch>sm_?\w+)"
-        rf"|{ERROR}.*(?:No compiled [\w -]{{1,60}} for (?:a compute capability|CUDA device)"
+        rf"|{EXCEPTION_PREFIX}.*(?:No compiled [\w -]{{1,60}} for (?:a compute capability|CUDA device)"
         r"|(?:SM|sm_?)12[01]a? (?:is )?(?:not |un)supported"
         r"|not supported (?:on|for|by) (?:SM|sm_?)12[01]|[Uu]nsupported (?:compute capability|SM version|GPU arch\w*)"
         r"|[Cc]ompute capability (?:not supported|12\.1)|is not supported for the current GPU\. Minimum capability"
         r"|RuntimeError: .*requires (?:SM|sm)_?\d+)",
-        Cause.KERNEL_UNSUPPORTED,
+        FailureCause.KERNEL_UNSUPPORTED,
         "A kernel that the model needs does not run on the GB10 (sm_121)[: it was built for {built}].",
         "Choose another backend for it (attention, MoE, FP4), or take an image built for sm_121.",
         needle=None,
         on="image",
     ),
-    rule(
-        rf"{ERROR}.*Triton Error \[CUDA\]: an illegal memory access",
-        Cause.ENGINE_BUG,
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*Triton Error \[CUDA\]: an illegal memory access",
+        FailureCause.ENGINE_BUG,
         "A Triton kernel of this image reads outside of its memory, as the b12x MoE kernels do on a GB10.",
         "Choose another MoE backend, or take a newer image.",
         needle="Triton Error",
         on="image",
     ),
-    rule(
-        rf"{ERROR}.*(?:an illegal memory access was encountered|cudaErrorIllegalAddress)",
-        Cause.CRASHED,
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*(?:an illegal memory access was encountered|cudaErrorIllegalAddress)",
+        FailureCause.CRASHED,
         "A GPU kernel read or wrote outside of its memory; nothing here says which.",
         "No remedy is known. A newer image may not do it. To find it: start without CUDA graphs (vLLM: args.enforce-eager, "
         "SGLang: args.disable-cuda-graph), and with env.CUDA_LAUNCH_BLOCKING: 1 the traceback names the kernel.",
         needle=None,
-        weight=Weight.LIKELY,
+        weight=FailureWeight.LIKELY,
     ),
 )
-_FILES = (
-    rule(
-        rf"(?:{ERROR}|^)DataLoader worker .*killed by signal: Bus error|{ERROR}.*out of shared memory",
-        Cause.DISK_FULL,
+_FILE_SYSTEM = (
+    failure_rule(
+        rf"(?:{EXCEPTION_PREFIX}|^)DataLoader worker .*killed by signal: Bus error|{EXCEPTION_PREFIX}.*out of shared memory",
+        FailureCause.DISK_FULL,
         "The container's shared memory is full.",
         "Raise container.shm_size, or set container.ipc: host.",
         needle="shared memory",
         on="container.shm_size",
     ),
-    rule(
+    failure_rule(
         r"(?:\b(?:write|mkdir|copy|extract|open)\S*|: (?:Error )?writing) (?P<path>/[^\s:]+): no space left on device",
-        Cause.DISK_FULL,
+        FailureCause.DISK_FULL,
         "The node's disk is full: nothing can be written to {path}.",
         "Free space on the node: df -h, docker system df, docker system prune.",
         needle="no space left",
     ),
-    rule(
-        rf"{ERROR}.*(?:No space left on device|Disk quota exceeded)|: [Nn]o space left on device|^No space left on device",
-        Cause.DISK_FULL,
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*(?:No space left on device|Disk quota exceeded)|: [Nn]o space left on device|^No space left on device",
+        FailureCause.DISK_FULL,
         "A disk is full on the node, or the container's shared memory is.",
         "Free space (df -h on the node, docker system df); if /dev/shm is meant, raise container.shm_size.",
         needle=None,
         on="container.shm_size",
     ),
-    rule(
-        rf"{ERROR}.*\[Errno (?:13|1|30)\] (?P<what>[^:]*)(?:: '(?P<path>[^']*)')?|{ERROR}Permission denied(?P<rest>.*)"
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*\[Errno (?:13|1|30)\] (?P<what>[^:]*)(?:: '(?P<path>[^']*)')?|{EXCEPTION_PREFIX}Permission denied(?P<rest>.*)"
         r"|^(?:[\w./-]+: ){1,3}(?P<said>[Pp]ermission denied)$",
-        Cause.PERMISSION,
+        FailureCause.PERMISSION,
         "The container may not use[ {path}] what it needs[: {what}][: {said}].",
         "Correct the owner or mode of the mounted directory on the node, or mount it writable.",
         needle=None,
         on="mounts",
     ),
-    rule(
-        rf"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno 98\]|{ERROR}.*[Aa]ddress already in use|couldn't bind HTTP server socket"
+    failure_rule(
+        rf"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno 98\]|{EXCEPTION_PREFIX}.*[Aa]ddress already in use|couldn't bind HTTP server socket"
         r"|failed to bind host port for (?P<host>\S+)|Bind for (?P<bind>\S+) failed: port is already allocated",
-        Cause.PORT_IN_USE,
+        FailureCause.PORT_IN_USE,
         "The port[ ({host})][ ({bind})] is in use by another process.",
         "Stop the other process (ss -ltnp on the node shows it), or choose another port.",
         needle=None,
@@ -228,4 +228,4 @@ _FILES = (
     ),
 )
 
-NODE = _DOCKER + _CUDA + _FILES
+NODE_FAILURES = _DOCKER + _CUDA + _FILE_SYSTEM

@@ -2,54 +2,54 @@
 
 from __future__ import annotations
 
-from sparkctl.engines._vocabulary import ERROR, OTHERS, rule
-from sparkctl.engines.base import Weight
-from sparkctl.model.verdict import Cause, Change
+from sparkctl.engines._vocabulary import EXCEPTION_PREFIX, EXCEPTION_WITHOUT_ERROR, failure_rule
+from sparkctl.engines.base import FailureWeight
+from sparkctl.model.verdict import ChangeDirection, FailureCause
 
-_REFUSED = r"^[\w./ -]{1,80}: error: "
+_ARGPARSE_ERROR = r"^[\w./ -]{1,80}: error: "
 
-ARGUMENTS = (
-    rule(
-        _REFUSED + r"(?P<what>ambiguous option: --?(?P<flag>[\w.-]+)\S* could match (?P<could>.*))",
-        Cause.UNKNOWN_FLAG,
+ARGUMENT_FAILURES = (
+    failure_rule(
+        _ARGPARSE_ERROR + r"(?P<what>ambiguous option: --?(?P<flag>[\w.-]+)\S* could match (?P<could>.*))",
+        FailureCause.UNKNOWN_FLAG,
         "The engine has several flags that begin with --{flag}: {could}",
         "Write the one that is meant in place of args.{flag}: {could}",
         needle=": error: ",
         on="args.{flag}",
         fatal=True,
-        change=Change.REMOVE,
+        change=ChangeDirection.REMOVE,
     ),
-    rule(
-        _REFUSED + r"(?P<what>unrecognized arguments: --?(?P<flag>[\w.-]+).*)",
-        Cause.UNKNOWN_FLAG,
+    failure_rule(
+        _ARGPARSE_ERROR + r"(?P<what>unrecognized arguments: --?(?P<flag>[\w.-]+).*)",
+        FailureCause.UNKNOWN_FLAG,
         "The engine has no flag --{flag}: {what}",
         "Correct or remove args.{flag}: this image does not know it.",
         needle=": error: ",
         on="args.{flag}",
         fatal=True,
-        change=Change.REMOVE,
+        change=ChangeDirection.REMOVE,
     ),
-    rule(
-        _REFUSED + r"(?P<what>argument (?:-\w+/)?--?(?P<flag>[\w.-]+)\S*: .*)",
-        Cause.BAD_VALUE,
+    failure_rule(
+        _ARGPARSE_ERROR + r"(?P<what>argument (?:-\w+/)?--?(?P<flag>[\w.-]+)\S*: .*)",
+        FailureCause.BAD_VALUE,
         "The engine refused a flag's value: {what}",
         "Correct args.{flag}.",
         needle=": error: argument ",
         on="args.{flag}",
         fatal=True,
     ),
-    rule(
-        _REFUSED + r"(?P<what>the following arguments are required: (?P<flag>.*))",
-        Cause.BAD_VALUE,
+    failure_rule(
+        _ARGPARSE_ERROR + r"(?P<what>the following arguments are required: (?P<flag>.*))",
+        FailureCause.BAD_VALUE,
         "The engine misses something on its command line: {what}",
         "Give args or command what it asks for.",
         needle=": error: ",
         on="args",
         fatal=True,
     ),
-    rule(
-        _REFUSED + r"(?P<what>unrecognized arguments.*|argument .*)",
-        Cause.UNKNOWN_FLAG,
+    failure_rule(
+        _ARGPARSE_ERROR + r"(?P<what>unrecognized arguments.*|argument .*)",
+        FailureCause.UNKNOWN_FLAG,
         "The engine refused its command line: {what}",
         "Correct args or command.",
         needle=": error: ",
@@ -57,65 +57,65 @@ ARGUMENTS = (
         fatal=True,
     ),
 )
-CRASHES = (
-    rule(
-        rf"{ERROR}.*Unknown quantization (?:method|scheme|strategy):? (?P<name>[\w-]+)"
-        rf"|{ERROR}.*Quantization method specified in the model config \((?P<its>[^)]*)\) does not match",
-        Cause.BAD_VALUE,
+CRASH_FAILURES = (
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*Unknown quantization (?:method|scheme|strategy):? (?P<name>[\w-]+)"
+        rf"|{EXCEPTION_PREFIX}.*Quantization method specified in the model config \((?P<its>[^)]*)\) does not match",
+        FailureCause.BAD_VALUE,
         "The quantization is refused[: there is no {name}][: the model's own is {its}].",
         "Remove args.quantization: the engine reads it from the model.",
         needle="uantization",
         on="args.quantization",
-        change=Change.REMOVE,
+        change=ChangeDirection.REMOVE,
     ),
-    rule(
-        rf"{ERROR}.*(?P<what>[Aa]ttention backend.*)|{ERROR}(?P<said>.*(?:FlashInfer|FlashAttention|Triton) backend .*not.*)",
-        Cause.ATTENTION_BACKEND,
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*(?P<what>[Aa]ttention backend.*)|{EXCEPTION_PREFIX}(?P<said>.*(?:FlashInfer|FlashAttention|Triton) backend .*not.*)",
+        FailureCause.ATTENTION_BACKEND,
         "The attention backend does not do what this model needs[: {what}][: {said}].",
         "Set args.attention-backend to another one, or leave it out: the engine then chooses.",
         needle="ackend",
         on="args.attention-backend",
-        weight=Weight.LIKELY,
+        weight=FailureWeight.LIKELY,
     ),
-    rule(
+    failure_rule(
         r"No module named '?(?P<name>sglang|vllm|tensorrt_llm)\b",
-        Cause.BAD_VALUE,
+        FailureCause.BAD_VALUE,
         "The image does not hold {name}.",
         "Correct image or engine.",
         needle="No module named",
         on="image",
     ),
-    rule(
-        rf"{ERROR}(?P<what>.*?--(?P<flag>[a-z][a-z0-9]*(?:-[a-z0-9]+)+).*)",
-        Cause.BAD_VALUE,
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}(?P<what>.*?--(?P<flag>[a-z][a-z0-9]*(?:-[a-z0-9]+)+).*)",
+        FailureCause.BAD_VALUE,
         "The engine refused its settings: {what}",
         "Correct args.{flag}, or what it is set together with.",
         needle="--",
         on="args.{flag}",
-        weight=Weight.LIKELY,
+        weight=FailureWeight.LIKELY,
     ),
-    rule(
+    failure_rule(
         r"^Fatal Python error: (?P<what>.*)",
-        Cause.CRASHED,
+        FailureCause.CRASHED,
         "Python crashed: {what}",
         "The lines after it say where; a newer or older image may not do it.",
         needle="Fatal Python error",
-        weight=Weight.DEATH,
+        weight=FailureWeight.DEATH,
     ),
-    rule(
-        rf"^(?P<what>(?:(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception)|{OTHERS}): .*)",
-        Cause.CRASHED,
+    failure_rule(
+        rf"^(?P<what>(?:(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception)|{EXCEPTION_WITHOUT_ERROR}): .*)",
+        FailureCause.CRASHED,
         "The engine stopped on an error: {what}",
         "Read the log around this line.",
         needle=": ",
-        weight=Weight.EXCEPTION,
+        weight=FailureWeight.EXCEPTION,
     ),
-    rule(
+    failure_rule(
         r"^(?P<what>(?:AssertionError|KeyboardInterrupt|NotImplementedError|RuntimeError))$",
-        Cause.CRASHED,
+        FailureCause.CRASHED,
         "The engine stopped on an error: {what}",
         "Read the log around this line.",
         needle="rror",
-        weight=Weight.EXCEPTION,
+        weight=FailureWeight.EXCEPTION,
     ),
 )

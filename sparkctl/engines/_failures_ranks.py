@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from sparkctl.engines._vocabulary import ERROR, rule
-from sparkctl.engines.base import Weight
-from sparkctl.model.verdict import Cause
+from sparkctl.engines._vocabulary import EXCEPTION_PREFIX, failure_rule
+from sparkctl.engines.base import FailureWeight
+from sparkctl.model.verdict import FailureCause
 
-_LOOK = "Look at the log of the other node and at the link between the two."
+_CHECK_OTHER_NODE = "Look at the log of the other node and at the link between the two."
 
-RANKS = (
-    rule(
+RANK_FAILURES = (
+    failure_rule(
         r"(?P<count>\d+) Workers? \(tasks / actors\) killed due to memory pressure \(OOM\)(?:.*?IP: (?P<ip>[\w.:]+))?"
         r"|^(?:[\w.]+\.)?OutOfMemoryError: Task was killed due to the node running low on memory"
         r"|exceeds the memory usage threshold of (?P<share>[\d.]*\d).*Ray killed this worker",
-        Cause.RAY,
+        FailureCause.RAY,
         "Ray's memory monitor killed a worker[ on {ip}][: over {share} of the node's memory was in use].",
         "On a Spark it counts the model's own memory: set env.RAY_memory_monitor_refresh_ms: 0 on every node, and leave the "
         "watch to sparkctl's guard.",
@@ -21,72 +21,72 @@ RANKS = (
         on="env.RAY_memory_monitor_refresh_ms",
         to="0",
     ),
-    rule(
-        rf"{ERROR}.*(?:Ray does not allocate any GPUs|Current node has no GPU available|Ray is not (?:initialized|installed)"
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*(?:Ray does not allocate any GPUs|Current node has no GPU available|Ray is not (?:initialized|installed)"
         r"|Cannot provide a placement group|available GPUs in the placement group|No available node types can fulfill"
         r"|Could not connect to Ray|Failed to connect to (?:Ray|GCS)|Ray cluster)"
         r"|^(?:[\w.]+\.)?ConnectionError: Could not find any running Ray instance",
-        Cause.RAY,
+        FailureCause.RAY,
         "Ray could not place the model's workers on the nodes.",
         "Look at `ray status` in the head's container: every Spark has to be there with its GPU. Without Ray: "
         "args.distributed-executor-backend: mp with nnodes and node-rank.",
         needle="rror: ",
         on="args.distributed-executor-backend",
     ),
-    rule(
+    failure_rule(
         r"^(?:ray\.(?:exceptions\.)?)?(?P<what>(?:ActorDiedError|ActorUnavailableError|WorkerCrashedError|NodeDiedError"
         r"|RaySystemError|RayActorError)[:(].*)|RayWorkerProc rank=(?P<rank>\d+) died unexpectedly"
         r"|\(raylet\).*(?P<said>The node with node id.*marked dead|raylet.*died)",
-        Cause.RAY,
+        FailureCause.RAY,
         "Ray lost a worker[ (rank {rank})][: {what}][: {said}].",
-        _LOOK,
+        _CHECK_OTHER_NODE,
         needle=None,
-        weight=Weight.DEATH,
+        weight=FailureWeight.DEATH,
     ),
-    rule(
+    failure_rule(
         r"Some Ray subprocesses exited unexpectedly",
-        Cause.RAY,
+        FailureCause.RAY,
         "Ray ended on this node: a worker's does where the head is gone, or the way to it.",
-        _LOOK,
+        _CHECK_OTHER_NODE,
         needle=None,
-        weight=Weight.DEATH,
+        weight=FailureWeight.DEATH,
     ),
-    rule(
+    failure_rule(
         r"DistStoreError: Timed out after (?P<seconds>\d+) seconds waiting for clients\. (?P<have>\d+)/(?P<of>\d+) clients"
         r"|The client socket has (?:timed out after|failed to connect)(?:.*?connect to \(?(?P<peer>[\w.:]+), \d+)?",
-        Cause.WORKER_LOST,
+        FailureCause.WORKER_LOST,
         "The other node of this model did not come[: {have} of {of} joined within {seconds} s][: no answer from {peer}].",
         "Start the model on both nodes at about the same time, and check that args.dist-init-addr (master-addr) is reachable "
-        f"from the other. {_LOOK}",
+        f"from the other. {_CHECK_OTHER_NODE}",
         needle=None,
-        weight=Weight.DEATH,
+        weight=FailureWeight.DEATH,
     ),
-    rule(
+    failure_rule(
         r"Watchdog caught collective operation timeout: WorkNCCL\((?:.*?OpType=(?P<op>\w+))?|NCCL error in: (?P<where>\S+)"
-        rf"|{ERROR}.*NCCL (?:error|operation)|^(?:[\w.]+: )?(?P<code>nccl(?:SystemError|InternalError|RemoteError"
+        rf"|{EXCEPTION_PREFIX}.*NCCL (?:error|operation)|^(?:[\w.]+: )?(?P<code>nccl(?:SystemError|InternalError|RemoteError"
         r"|UnhandledCudaError|InvalidUsage))\b|NCCL WARN (?P<warn>.*)",
-        Cause.NCCL,
+        FailureCause.NCCL,
         "NCCL, by which the ranks talk to each other, failed[ ({code})][ (in {op})][: {warn}].",
         "Check the link between the nodes (sparkctl doctor), NCCL_SOCKET_IFNAME, NCCL_IB_HCA and GLOO_SOCKET_IFNAME on both. "
-        f"{_LOOK}",
+        f"{_CHECK_OTHER_NODE}",
         needle=None,
-        weight=Weight.DEATH,
+        weight=FailureWeight.DEATH,
     ),
-    rule(
+    failure_rule(
         r"Gloo connectFullMesh failed|\bgloo\b.*(?:Connection refused|[Tt]imed out|[Uu]nable to find address for: (?P<name>\S+))",
-        Cause.NCCL,
+        FailureCause.NCCL,
         "The ranks could not reach each other (Gloo)[: no address for {name}].",
-        f"Set env.GLOO_SOCKET_IFNAME to the link's interface on both nodes. {_LOOK}",
+        f"Set env.GLOO_SOCKET_IFNAME to the link's interface on both nodes. {_CHECK_OTHER_NODE}",
         needle="loo",
         on="env.GLOO_SOCKET_IFNAME",
-        weight=Weight.DEATH,
+        weight=FailureWeight.DEATH,
     ),
-    rule(
+    failure_rule(
         r"Connection closed by peer \[(?P<peer>[^\]]*)\]",
-        Cause.WORKER_LOST,
+        FailureCause.WORKER_LOST,
         "The other node ({peer}) closed the connection.",
         "It ended first: its own log says why.",
         needle="Connection closed by peer",
-        weight=Weight.DEATH,
+        weight=FailureWeight.DEATH,
     ),
 )

@@ -6,57 +6,57 @@ import math
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 
-from sparkctl.engines.base import Defaults
+from sparkctl.engines.base import EngineDefaults
 from sparkctl.errors import InvalidInput
-from sparkctl.model.command import script_at
-from sparkctl.model.profile import ArgValue, JsonText, Profile, Values
+from sparkctl.model.command import find_shell_script
+from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
 
 
-def flag(key: str) -> str:
+def flag_for_key(key: str) -> str:
     """Return the flag a key stands for: ``tp`` → ``--tp``, ``q`` → ``-q``; one that begins with a dash is as it is."""
     if key.startswith("-"):
         return key
     return f"-{key}" if len(key) == 1 else f"--{key}"
 
 
-def words(args: tuple[tuple[str, ArgValue], ...]) -> tuple[str, ...]:
+def render_args(args: tuple[tuple[str, ArgValue], ...]) -> tuple[str, ...]:
     """Return ``args`` as words, in their order: True is a bare flag, False nothing, a tuple repeats the flag, Values follow it."""
     out: list[str] = []
     for key, value in args:
         if isinstance(value, bool):
-            out += [flag(key)] if value else []
-        elif isinstance(value, JsonText):
-            out += [flag(key), value.text]
-        elif isinstance(value, Values):
-            out += [flag(key), *value.words]
+            out += [flag_for_key(key)] if value else []
+        elif isinstance(value, JsonValue):
+            out += [flag_for_key(key), value.text]
+        elif isinstance(value, FlagValues):
+            out += [flag_for_key(key), *value.words]
         elif isinstance(value, str):
-            out += [flag(key), value]
+            out += [flag_for_key(key), value]
         else:
             for item in value:
-                out += [flag(key), item]
+                out += [flag_for_key(key), item]
     return tuple(out)
 
 
-def given(profile: Profile) -> frozenset[str]:
+def flags_in_args(profile: Profile) -> frozenset[str]:
     """Return the names of all flags the profile sets itself, without dashes and with ``-`` for ``_``."""
     return frozenset(key.lstrip("-").replace("_", "-") for key, _ in profile.args)
 
 
-def serving_words(
+def serving_flags(
     profile: Profile, default_port: int | None, name_flags: tuple[str, ...] = ("served-model-name",)
 ) -> tuple[str, ...]:
     """Return host, port and served name, without those that ``args`` sets itself. ``name_flags``: the flags that name the
     model to clients, the one to use first; none where the engine has no such flag."""
     mine: list[tuple[str, ArgValue]] = [("host", "0.0.0.0"), ("port", str(profile.port or default_port))]  # noqa: S104
-    own = given(profile)
+    own = flags_in_args(profile)
     if profile.model.served_name is not None and name_flags and not own & set(name_flags):
         mine.append((name_flags[0], profile.model.served_name))
-    return words(tuple((key, value) for key, value in mine if key not in own))
+    return render_args(tuple((key, value) for key, value in mine if key not in own))
 
 
-def argv(
+def build_server_command(
     profile: Profile,
-    defaults: Defaults,
+    defaults: EngineDefaults,
     model: Callable[[str, tuple[str, ...]], tuple[str, ...]],
     model_flags: AbstractSet[str] = frozenset(),
     name_flags: tuple[str, ...] = ("served-model-name",),
@@ -67,14 +67,14 @@ def argv(
     A shell with its script has it all in there, but for ``args``, of which `profiles check` says that nobody reads them.
     """
     command = defaults.command if profile.command is None else profile.command
-    if script_at(command) is not None:
-        return command + words(profile.args)
-    path = None if given(profile) & model_flags else profile.model.path
+    if find_shell_script(command) is not None:
+        return command + render_args(profile.args)
+    path = None if flags_in_args(profile) & model_flags else profile.model.path
     named = () if path is None else model(path, command)
-    return command + named + serving_words(profile, defaults.port, name_flags) + words(profile.args)
+    return command + named + serving_flags(profile, defaults.port, name_flags) + render_args(profile.args)
 
 
-def value(words: Sequence[str], *flags: str) -> str | None:
+def flag_value(words: Sequence[str], *flags: str) -> str | None:
     """Return what the last of these flags on a command line is set to, ``--flag value`` or ``--flag=value``."""
     found = None
     for at, word in enumerate(words):
@@ -84,29 +84,29 @@ def value(words: Sequence[str], *flags: str) -> str | None:
     return found
 
 
-def whole(text: str | None) -> int | None:
+def parse_count(text: str | None) -> int | None:
     """Return the count that a flag is set to, None for anything else."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 5 else None
 
 
-def ranks(words: Sequence[str], *flags: str) -> int:
+def rank_count(words: Sequence[str], *flags: str) -> int:
     """Return the product of the sizes that these flags give, each given by several names: 1 where none is."""
-    return math.prod(whole(value(words, *names.split())) or 1 for names in flags)
+    return math.prod(parse_count(flag_value(words, *names.split())) or 1 for names in flags)
 
 
-def refuse_own(words: Sequence[str], *flags: str) -> None:
+def reject_per_rank_flags(words: Sequence[str], *flags: str) -> None:
     """Raise `InvalidInput` for a flag that differs from rank to rank: one value for all of them joins nobody."""
     for name in flags:
-        if value(words, name) is not None or f"--{name}" in words:
+        if flag_value(words, name) is not None or f"--{name}" in words:
             raise InvalidInput(
                 f"args.{name} is for one Spark of several: sparkctl gives each its own",
                 f"remove args.{name} from the profile",
             )
 
 
-def refuse_script(command: Sequence[str]) -> None:
+def reject_shell_script(command: Sequence[str]) -> None:
     """Raise `InvalidInput` for a shell with its script: what each rank is told cannot be added to it."""
-    if script_at(command) is not None:
+    if find_shell_script(command) is not None:
         raise InvalidInput(
             "command is a shell with a script of its own, and each Spark of several needs words of its own added",
             "give the engine's own command as command:, and its flags as args:",
@@ -119,7 +119,7 @@ def api_key(profile: Profile) -> str | None:
         if key.lstrip("-").replace("_", "-") == "api-key":
             if isinstance(value, str):
                 return value
-            several = value.words if isinstance(value, Values) else value
+            several = value.words if isinstance(value, FlagValues) else value
             if isinstance(several, tuple) and several:
                 return several[0]
     return None

@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from sparkctl.engines.base import Rank
 
-PORT = 2233  # as in NVIDIA's playbook
+SSHD_PORT = 2233  # as in NVIDIA's playbook
 _KEYS = "/tmp/.ssh"  # noqa: S108  where the mounts are
 _HERE = "/run/sparkctl-ranks"
 
 # What `_failures_mpirun` reads.
-WAITING = "Waiting for sshd on "
-NO_LOGIN = "Error: cannot log in at the worker "
-NO_PROGRAM = "Error: the image lacks "
-OVER = "This rank is over: "
+SSHD_WAIT_TEXT = "Waiting for sshd on "
+LOGIN_FAILED_TEXT = "Error: cannot log in at the worker "
+PROGRAM_MISSING_TEXT = "Error: the image lacks "
+RANK_ENDED_TEXT = "This rank is over: "
 
 _INSTALL = f"""\
 mkdir -p {_HERE}
@@ -31,12 +31,12 @@ has() {{
   export DEBIAN_FRONTEND=noninteractive
   {{ apt-get update && apt-get install -y --no-install-recommends "$2"; }} >{_HERE}/apt 2>&1 && return
   tail -n 3 {_HERE}/apt
-  echo "{NO_PROGRAM}$2, and it could not be installed"
+  echo "{PROGRAM_MISSING_TEXT}$2, and it could not be installed"
   exit 1
 }}
 """
 # Ends with the session that mpirun holds: without its head a worker is of no use, and would look alive.
-_SERVE = f"""\
+_WORKER_SCRIPT = f"""\
 has sshd openssh-server
 mkdir -p /run/sshd
 umask 077
@@ -44,7 +44,7 @@ cp {_KEYS}/authorized_keys {_HERE}/keys
 export -p >{_HERE}/env
 printf '%s\\n' "$2" >{_HERE}/session
 [ -f {_HERE}/host ] || ssh-keygen -q -t ed25519 -N '' -f {_HERE}/host
-"$(command -v sshd || echo /usr/sbin/sshd)" -D -e -f /dev/null -o Port={PORT} -o "ListenAddress=$1" -o HostKey={_HERE}/host \\
+"$(command -v sshd || echo /usr/sbin/sshd)" -D -e -f /dev/null -o Port={SSHD_PORT} -o "ListenAddress=$1" -o HostKey={_HERE}/host \\
   -o AuthorizedKeysFile={_HERE}/keys -o AuthenticationMethods=publickey -o PermitRootLogin=prohibit-password \\
   -o DisableForwarding=yes -o PidFile=none -o "ForceCommand=sh {_HERE}/session" &
 echo $! >{_HERE}/sshd
@@ -55,13 +55,13 @@ _SESSION = f"""\
 [ "$SSH_ORIGINAL_COMMAND" = true ] && exit
 . {_HERE}/env
 sh -c "$SSH_ORIGINAL_COMMAND"
-echo "{OVER}mpirun's daemon ended with $?" >/proc/1/fd/2
+echo "{RANK_ENDED_TEXT}mpirun's daemon ended with $?" >/proc/1/fd/2
 kill "$(cat {_HERE}/sshd)\""""
 
 # The first value that ssh reads of an option is the one that counts: ours stand before those of the node's user.
 _CONFIG = (
     "Host *",
-    f"Port {PORT}",
+    f"Port {SSHD_PORT}",
     "User root",
     "BatchMode yes",
     "StrictHostKeyChecking no",  # they are made in the container, anew with each
@@ -74,19 +74,19 @@ _CONFIG = (
     "ForwardX11 no",
 )
 _TRIES = 300  # two seconds apart: a worker's container may have to install its sshd
-_LEAD = f"""\
+_HEAD_SCRIPT = f"""\
 has ssh openssh-client
 umask 077
 mkdir -p /root/.ssh
 cp -R {_KEYS}/. /root/.ssh/ 2>/dev/null
 {{ printf '%s\\n' {" ".join(f"'{line}'" for line in _CONFIG)}; cat {_KEYS}/config 2>/dev/null; }} >/root/.ssh/config
 while [ "$1" != -- ]; do
-  echo "{WAITING}$1 port {PORT}"
+  echo "{SSHD_WAIT_TEXT}$1 port {SSHD_PORT}"
   left={_TRIES}
   until why=$(ssh -n "$1" true 2>&1); do
     left=$((left - 1))
     case $why in *'Permission denied'*) left=0 ;; esac
-    [ $left -gt 0 ] || {{ echo "{NO_LOGIN}$1: $why"; exit 1; }}
+    [ $left -gt 0 ] || {{ echo "{LOGIN_FAILED_TEXT}$1: $why"; exit 1; }}
     sleep 2
   done
   shift
@@ -97,18 +97,18 @@ exec "$@\""""
 _RANK = 'exec "$@" >/proc/1/fd/1 2>/proc/1/fd/2'
 
 
-def joined(words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
+def build_rank_command(words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
     """Return a worker's sshd; of the head the mpirun that starts ``words`` on every Spark once all the others can be reached."""
     if not rank.is_head:
-        return ("sh", "-c", _INSTALL + _SERVE, "sh", rank.own, _SESSION)
+        return ("sh", "-c", _INSTALL + _WORKER_SCRIPT, "sh", rank.own_address, _SESSION)
     # orted would leave its SSH session at once, and a worker that ends with it; and with two ranks each is bound to one core.
     mpirun = ("mpirun", "--allow-run-as-root", "--leave-session-attached", "--bind-to", "none", "-np", str(rank.count))
     hosts = ("--host", ",".join(f"{address}:1" for address in rank.addresses))
     start = (*mpirun, *hosts, "sh", "-c", _RANK, "sh", *words)
-    return ("sh", "-c", _INSTALL + _LEAD, "sh", *rank.addresses[1:], "--", *start)
+    return ("sh", "-c", _INSTALL + _HEAD_SCRIPT, "sh", *rank.addresses[1:], "--", *start)
 
 
-def login_mounts(rank: Rank) -> tuple[str, ...]:
+def ssh_key_mounts(rank: Rank) -> tuple[str, ...]:
     """Return what the container needs of its node's user, as a profile writes mounts."""
     own = "" if rank.is_head else "/authorized_keys"
     return (f"~/.ssh{own}:{_KEYS}{own}:ro",)

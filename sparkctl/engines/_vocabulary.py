@@ -7,19 +7,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from sparkctl.engines.base import Failure, Signal, Weight
-from sparkctl.engines.lines import bar
-from sparkctl.model.engine_facts import EngineFact, FactName
+from sparkctl.engines.base import Failure, FailureWeight, LineSignal
+from sparkctl.engines.lines import parse_progress_bar
+from sparkctl.model.engine_facts import EngineFact, EngineFactName
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.text import shorten
-from sparkctl.model.verdict import Cause, Change
+from sparkctl.model.text import truncate_text
+from sparkctl.model.verdict import ChangeDirection, FailureCause
 
 # The end of a traceback, or the one-line form of a validation error (see engines.lines): the name of what was raised
 # begins the line, or is the reason another line gives first. A message that is only quoted somewhere does not match.
-OTHERS = r"[A-Za-z_]\w*\.[\w.]*(?:Timeout|Failed|Expired|Unsupported)"  # such classes have a module before the name
-ERROR = (
+EXCEPTION_WITHOUT_ERROR = (
+    r"[A-Za-z_]\w*\.[\w.]*(?:Timeout|Failed|Expired|Unsupported)"  # such classes have a module before the name
+)
+EXCEPTION_PREFIX = (
     r"^(?:[\w.]+: )?(?:(?:[A-Za-z_][\w.]*)?(?:Error|Exception)(?:\([\w.]+\))?: |"
-    rf"{OTHERS}: |"
+    rf"{EXCEPTION_WITHOUT_ERROR}: |"
     r"\d+ validation errors? for \w+: (?:[\w.]+: )?(?:Value error, )?)"
 )
 
@@ -48,13 +50,13 @@ _MOST_SAID = 4096  # characters in which a line says what is wrong; the rest is 
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")  # 1,806,336
 _GOES_ON = re.compile(r"\s*\w")
 
-Groups = Mapping[str, str]
+MatchGroups = Mapping[str, str]
 # An engine has a hundred patterns, and most of its lines need none of them: one is compiled once it is searched for.
 _compiled = cache(re.compile)
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FailureRule:
     """A failure line. ``needle`` is a substring every such line holds, ``pattern`` is searched only then; None: no word
     is common to them.
 
@@ -65,25 +67,25 @@ class Rule:
 
     needle: str | None
     pattern: str
-    cause: Cause
+    cause: FailureCause
     summary: str
     remedy: str
     field: str | None = None
     fatal: bool = False
-    weight: int = Weight.CONCRETE
+    weight: int = FailureWeight.CONCRETE
     value: str | None = None
-    change: Change | None = None
-    worked_out: Callable[[Groups], Groups] | None = None
-    needs: FactName | None = None
+    change: ChangeDirection | None = None
+    worked_out: Callable[[MatchGroups], MatchGroups] | None = None
+    needs: EngineFactName | None = None
     during: str | None = None
 
-    def read(self, line: str) -> Failure | None:
+    def classify_line(self, line: str) -> Failure | None:
         """Return the failure this line tells of, None if it tells of something else."""
         if self.needle is not None and self.needle not in line:
             return None
         if (found := _compiled(self.pattern).search(line)) is None:
             return None
-        groups = {name: shorten(value.strip(), _LONGEST) for name, value in found.groupdict().items() if value}
+        groups = {name: truncate_text(value.strip(), _LONGEST) for name, value in found.groupdict().items() if value}
         if self.worked_out is not None:
             groups |= self.worked_out(groups)
         value = _whole(self.value, groups)
@@ -95,31 +97,33 @@ class Rule:
             fatal=self.fatal,
             weight=self.weight,
             value=value,
-            change=self.change if value is None else Change.SET,
+            change=self.change if value is None else ChangeDirection.SET,
             needs=self.needs,
             during=self.during,
         )
 
 
-def rule(
+def failure_rule(
     pattern: str,
-    cause: Cause,
+    cause: FailureCause,
     summary: str,
     remedy: str,
     *,
     needle: str | None,
     on: str | None = None,
     fatal: bool = False,
-    weight: int = Weight.CONCRETE,
+    weight: int = FailureWeight.CONCRETE,
     to: str | None = None,
-    change: Change | None = None,
-    worked_out: Callable[[Groups], Groups] | None = None,
-    needs: FactName | None = None,
+    change: ChangeDirection | None = None,
+    worked_out: Callable[[MatchGroups], MatchGroups] | None = None,
+    needs: EngineFactName | None = None,
     during: str | None = None,
-) -> Rule:
+) -> FailureRule:
     """Return a Rule; ``on`` is the profile field to change, ``to`` the value to set, ``change`` which way without one;
     ``needs`` and ``during`` as in `Failure`."""
-    return Rule(needle, pattern, cause, summary, remedy, on, fatal, weight, to, change, worked_out, needs, during)
+    return FailureRule(
+        needle, pattern, cause, summary, remedy, on, fatal, weight, to, change, worked_out, needs, during
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,48 +132,50 @@ class FactRule:
 
     start: str
     pattern: str
-    name: FactName
+    name: EngineFactName
     says: str
     is_fallback: bool = False
 
-    def read(self, line: str) -> EngineFact | None:
+    def classify_line(self, line: str) -> EngineFact | None:
         """Return the fact, None where the line does not tell it."""
         if not line.startswith(self.start) or (found := _compiled(self.pattern).search(line)) is None:
             return None
-        groups = {name: shorten(value.strip(), _LONGEST) for name, value in found.groupdict().items() if value}
+        groups = {name: truncate_text(value.strip(), _LONGEST) for name, value in found.groupdict().items() if value}
         said = _fill(self.says, groups)
         return EngineFact(self.name, said.replace(",", "") if _GROUPED.fullmatch(said) else said, self.is_fallback)
 
 
-def fact(start: str, pattern: str, name: FactName, says: str = "{it}", *, is_fallback: bool = False) -> FactRule:
+def fact_rule(
+    start: str, pattern: str, name: EngineFactName, says: str = "{it}", *, is_fallback: bool = False
+) -> FactRule:
     """Return a FactRule; ``{it}`` is the pattern's group of that name."""
     return FactRule(start, pattern, name, says, is_fallback)
 
 
-def _known(template: str, groups: Groups) -> bool:
+def _known(template: str, groups: MatchGroups) -> bool:
     return all(name in groups for name in _NAME.findall(template))
 
 
-def _whole(template: str | None, groups: Groups) -> str | None:
+def _whole(template: str | None, groups: MatchGroups) -> str | None:
     return _fill(template, groups) if template and _known(template, groups) else None
 
 
-def _fill(template: str, groups: Groups) -> str:
+def _fill(template: str, groups: MatchGroups) -> str:
     text = _OPTIONAL.sub(lambda part: part[1] if _known(part[1], groups) else "", template)
     return _NAME.sub(lambda name: groups.get(name[1], "(not said)"), text)
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
+class LogRules:
     """What one engine says. ``quiet``: beginnings of lines that never mean anything here, however they go on.
     ``phases``: beginning of a line → signal. ``bars``: word in a bar's title → step. ``rules``: first match counts.
     ``facts``: all that match count; a line that begins like one is never a failure. ``retold``: a process tells of the
     error of another, whose text is its group ``what``: if the rules know that one, it is the failure."""
 
     quiet: tuple[str, ...]
-    phases: tuple[tuple[str, Signal], ...]
+    phases: tuple[tuple[str, LineSignal], ...]
     bars: tuple[tuple[str, str], ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[FailureRule, ...]
     facts: tuple[FactRule, ...] = ()
     retold: re.Pattern[str] | None = None
     _phase_starts: tuple[str, ...] = field(init=False)
@@ -180,30 +186,30 @@ class Vocabulary:
         object.__setattr__(self, "_phase_starts", starts)
         object.__setattr__(self, "_told_starts", starts + tuple({each.start: None for each in self.facts}))
 
-    def read(self, line: str) -> Signal | None:
+    def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing."""
         if line.startswith(self.quiet):
             return None
         if line.startswith(self._told_starts):
             return self._told(line)
-        if "%" in line and (seen := bar(line)) is not None:
+        if "%" in line and (seen := parse_progress_bar(line)) is not None:
             title = seen.title
             name = next((step for word, step in self.bars if word in title), None)
             if name is None:
                 return None
-            return Signal(Phase.LOADING, Step(name, seen.done, seen.total, seen.fraction))
+            return LineSignal(Phase.LOADING, Step(name, seen.done, seen.total, seen.fraction))
         failure = self._failure(line)
-        return None if failure is None else Signal(failure=failure)
+        return None if failure is None else LineSignal(failure=failure)
 
-    def _told(self, line: str) -> Signal | None:
-        facts = tuple(found for each in self.facts if (found := each.read(line)) is not None)
+    def _told(self, line: str) -> LineSignal | None:
+        facts = tuple(found for each in self.facts if (found := each.classify_line(line)) is not None)
         if not line.startswith(self._phase_starts):
-            return Signal(facts=facts) if facts else None
+            return LineSignal(facts=facts) if facts else None
         start, said = next(pair for pair in self.phases if line.startswith(pair[0]))
         # "ready" with more words behind it is what somebody says of it: a prompt, a model's own text.
         if said.phase is Phase.READY and _GOES_ON.match(line, len(start)):
             return None
-        return Signal(said.phase, said.step, said.failure or self._failure(line), facts)
+        return LineSignal(said.phase, said.step, said.failure or self._failure(line), facts)
 
     def _failure(self, line: str) -> Failure | None:
         # Indented lines are source code in a traceback: they quote messages that were never said.
@@ -217,17 +223,17 @@ class Vocabulary:
         said = line[:_MOST_SAID]
         if self.retold is not None and (quoted := self.retold.search(said)) is not None:
             failure = self._named(f"RuntimeError: {quoted['what']}")
-            if failure is not None and failure.weight > Weight.EXCEPTION:
+            if failure is not None and failure.weight > FailureWeight.EXCEPTION:
                 return replace(failure, fatal=True)
         return self._named(said)
 
     def _named(self, said: str) -> Failure | None:
         for each in self.rules:
-            if (failure := each.read(said)) is not None:
+            if (failure := each.classify_line(said)) is not None:
                 return failure
         return None
 
 
-def loading(step: str) -> Signal:
+def loading_signal(step: str) -> LineSignal:
     """Return the signal of a line that begins a part of the load."""
-    return Signal(Phase.LOADING, Step(step))
+    return LineSignal(Phase.LOADING, Step(step))

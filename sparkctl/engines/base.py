@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Protocol
 
-from sparkctl.model.engine_facts import EngineFact, FactName
+from sparkctl.model.engine_facts import EngineFact, EngineFactName
 from sparkctl.model.metrics import EngineMetrics, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
-from sparkctl.model.text import shorten
-from sparkctl.model.verdict import Cause, Change
+from sparkctl.model.text import truncate_text
+from sparkctl.model.verdict import ChangeDirection, FailureCause
 
 
-class Weight(IntEnum):
+class FailureWeight(IntEnum):
     """How near a line is to the root of a failure."""
 
     AFTERMATH = 1  # "see above": something else went wrong before
@@ -41,20 +41,20 @@ class Failure:
     Its words may mean something else elsewhere: ``needs`` is a fact that the engine has told by then if it told any,
     ``during`` the step of the start in which they mean this. Then and there it is this failure, else `placed` unnames it."""
 
-    cause: Cause
+    cause: FailureCause
     summary: str
     remedy: str
     field: str | None = None
     fatal: bool = True
-    weight: int = Weight.CONCRETE
+    weight: int = FailureWeight.CONCRETE
     value: str | None = None
-    change: Change | None = None
-    needs: FactName | None = None
+    change: ChangeDirection | None = None
+    needs: EngineFactName | None = None
     during: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Signal:
+class LineSignal:
     """What one line says, if it says anything: a phase, a step with progress, a failure, facts. Any of them together.
 
     Of a fact that is told twice the first holds, but that of a fallback outweighs one that is none.
@@ -66,7 +66,7 @@ class Signal:
     facts: tuple[EngineFact, ...] = ()
 
 
-def pick(failures: Iterable[tuple[int, str, Failure]]) -> tuple[int, str, Failure] | None:
+def select_root_failure(failures: Iterable[tuple[int, str, Failure]]) -> tuple[int, str, Failure] | None:
     """Return the root among (line number, text, failure) triples in log order: the weightiest, of equals the first."""
     return max(failures, key=lambda found: found[2].weight, default=None)
 
@@ -77,8 +77,8 @@ _LONGEST = 400  # characters of a line that a sentence can bear
 _SPARK = 119.6  # GiB that CUDA says a Spark has
 
 
-def placed(
-    failure: Failure, text: str, step: str | None, facts: Mapping[FactName, str], *, is_serving: bool
+def refine_failure(
+    failure: Failure, text: str, step: str | None, facts: Mapping[EngineFactName, str], *, is_serving: bool
 ) -> Failure:
     """Return the failure with what only its place in the log tells: CUDA memory that ran out at the start or while
     serving, whether the draft model's share is what did not fit, and whether its words mean that there at all.
@@ -88,29 +88,29 @@ def placed(
     is_meant = failure.needs is None or failure.needs in facts or not facts
     if (failure.needs and is_serving) or not is_meant or failure.during not in (None, step):
         return Failure(
-            Cause.CRASHED,
-            f"The engine stopped on an error: {shorten(text, _LONGEST)}",
+            FailureCause.CRASHED,
+            f"The engine stopped on an error: {truncate_text(text, _LONGEST)}",
             "Read the log around this line.",
             fatal=False,
-            weight=Weight.EXCEPTION,
+            weight=FailureWeight.EXCEPTION,
         )
-    if failure.cause is not Cause.CUDA_OUT_OF_MEMORY:
+    if failure.cause is not FailureCause.CUDA_OUT_OF_MEMORY:
         return failure
     if is_serving:
         return replace(failure, summary=f"While serving: {failure.summary}")
-    method = facts.get(FactName.SPECULATIVE_METHOD, "")
+    method = facts.get(EngineFactName.SPECULATIVE_METHOD, "")
     drafts = any(name in method.upper() for name in _LOADS_DRAFTS)
-    left = facts.get(FactName.AVAILABLE_AT_LOAD)
+    left = facts.get(EngineFactName.AVAILABLE_AT_LOAD)
     total = _TOTAL.search(text)
     half = (float(total["gib"]) if total else _SPARK) / 2
     # Weights begin to load into an empty node: where half of it is gone by then, the draft workspace has it.
-    is_second_load = step == "weights" and FactName.KV_CACHE_TOKENS in facts
+    is_second_load = step == "weights" and EngineFactName.KV_CACHE_TOKENS in facts
     has_gone = step == "weights" and left is not None and float(left) < half
     if drafts and (step in (None, "join", "draft") or is_second_load or has_gone):
         rest = f", and {left} GB were left for the weights" if has_gone and not is_second_load else ""
         return replace(
             failure,
-            cause=Cause.DRAFT_WORKSPACE,
+            cause=FailureCause.DRAFT_WORKSPACE,
             summary=f"The draft workspace of {method} did not fit{rest}. {failure.summary}",
             remedy=f"{failure.remedy} Or speculate without a draft model (NGRAM).",
         )
@@ -118,7 +118,7 @@ def placed(
 
 
 @dataclass(frozen=True, slots=True)
-class Defaults:
+class EngineDefaults:
     """What holds where the profile says nothing. ``ready_line`` is a regex for a prepared line."""
 
     command: tuple[str, ...]
@@ -130,7 +130,7 @@ class Defaults:
 
 
 @dataclass(frozen=True, slots=True)
-class Signs:
+class LogSignature:
     """By what a log shows whose it is and how far. ``marks``: regex, searched in a line with its header, that no other
     program's log matches; ``hints``: words that make it likely. Beginnings of prepared lines: ``begins`` of one that every
     start prints once, early; ``serving`` of those that only an engine at work prints, of which `classify` says nothing."""
@@ -142,7 +142,7 @@ class Signs:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoding:
+class DecodingSettings:
     """How a launch decodes. ``draft_tokens``: drafted per step and request, beside the bonus token; ``draft_passes``: how
     often a step runs the draft model. None: no drafts, or nobody knows. ``ranks``: what the model is shared by."""
 
@@ -165,12 +165,12 @@ class Rank:
         return self.index == 0
 
     @property
-    def head(self) -> str:
+    def head_address(self) -> str:
         """The head's address."""
         return self.addresses[0]
 
     @property
-    def own(self) -> str:
+    def own_address(self) -> str:
         """Its own address."""
         return self.addresses[self.index]
 
@@ -185,33 +185,33 @@ class Engine(Protocol):
 
     name: str
     title: str
-    defaults: Defaults
-    signs: Signs
+    defaults: EngineDefaults
+    signs: LogSignature
     memory_setting: str | None  # the profile field by which it claims memory, None where there is no such one
     metrics_setting: str | None  # what turns /metrics on in a profile, None where it is on or nobody knows
     metrics_path: str | None  # where its page in Prometheus' format is, None where it has none that is known
 
-    def argv(self, profile: Profile) -> tuple[str, ...]:
+    def build_command(self, profile: Profile) -> tuple[str, ...]:
         """Return the container's command, launch words first, then model, host, port, served name, then ``args``."""
         ...
 
-    def joined(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
+    def build_rank_command(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
         """Return the command of one rank of several, from what `argv` gave: by the engine's own distributed runtime.
 
         Raises `InvalidInput` for an engine that has none here, and for flags that only sparkctl can give each rank.
         """
         ...
 
-    def login_mounts(self, rank: Rank) -> tuple[str, ...]:
+    def ssh_key_mounts(self, rank: Rank) -> tuple[str, ...]:
         """Return the mounts, as a profile writes them, of the SSH keys by which one rank's container logs in at another's; none
         where the ranks meet in another way."""
         ...
 
-    def begins_with_head(self, words: tuple[str, ...]) -> bool:
+    def must_start_head_first(self, words: tuple[str, ...]) -> bool:
         """Tell whether the head has to be there before the others; else they wait for it, and it is started last."""
         ...
 
-    def classify(self, line: str) -> Signal | None:
+    def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing. Called for every line: a cheap gate comes first."""
         ...
 
@@ -219,14 +219,14 @@ class Engine(Protocol):
         """Return the key its HTTP API will demand, from the profile's args, or None."""
         ...
 
-    def decoding(self, words: tuple[str, ...]) -> Decoding:
+    def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return how a command line (as `argv` returns it) decodes, by this engine's flags."""
         ...
 
-    def metrics(self, page: str) -> EngineMetrics:
+    def parse_metrics(self, page: str) -> EngineMetrics:
         """Return one reading of /metrics (Prometheus text). Raises MetricsUnreadable for anything else."""
         ...
 
-    def stats(self, line: str) -> StatsLine | None:
+    def parse_stats_line(self, line: str) -> StatsLine | None:
         """Return what a prepared line says of the engine's speed, None for any other line. Cheap: gated by beginning."""
         ...

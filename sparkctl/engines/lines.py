@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from sparkctl.model.text import clean
+from sparkctl.model.text import sanitize_line
 
 # SGLang tells how it drafts 9,000 characters into the line of its settings; nothing recognised stands further in. What
 # is shown and saved is the whole line; only the reading stops here.
-LONGEST = 12_288
+MAX_LINE_LENGTH = 12_288
 
 _PREFIX = re.compile(
     r"\((?:[\w-]+ )?pid=\d+(?:, ip=[\w.:]+)?\) ?"  # vLLM: (APIServer pid=1), (Worker_TP0 pid=7); Ray adds the address
@@ -22,12 +22,12 @@ _PREFIX = re.compile(
     r"|(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] )?\[TRT-LLM\] (?:\[RANK \d+\] )?\[(?P<mark>[DEFITVW])\] (?:\[RANK \d+\] )?"
     r"|\[TensorRT-LLM\]\[(?P<word>DEBUG|INFO|WARNING|ERROR)\] (?:\[RANK \d+\] )?"
 )
-PREFIXES = re.sub(r"\?P<\w+>", "?:", _PREFIX.pattern)  # without names, for use within a larger pattern
+LOG_PREFIX_PATTERN = re.sub(r"\?P<\w+>", "?:", _PREFIX.pattern)  # without names, for use within a larger pattern
 _PREFIX_STARTS = frozenset("(DIWEC[0123456789")
 _LETTERS = {"D": "DEBUG", "V": "DEBUG", "T": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR", "F": "CRITICAL"}
 
 
-def peel(line: str) -> tuple[str | None, str]:
+def strip_log_prefix(line: str) -> tuple[str | None, str]:
     """Return the log level, where the line names one, and the line without process prefixes and log header.
 
     Prefixes are taken off repeatedly: two vLLM workers that write at once leave two of them on one line.
@@ -40,7 +40,7 @@ def peel(line: str) -> tuple[str | None, str]:
     return level, line[start:] if start else line
 
 
-def states(raw: str) -> list[str]:
+def split_carriage_returns(raw: str) -> list[str]:
     """Return what a line was, one after the other, where it was rewritten in place; a bare prefix is none of them.
 
     The last of them is how a terminal leaves the line. Never empty.
@@ -48,7 +48,7 @@ def states(raw: str) -> list[str]:
     if "\r" not in raw:
         return [raw]
     found = raw.rstrip("\r\n").split("\r")
-    return [state for state in found if peel(clean(state))[1].strip()] or found[-1:]
+    return [state for state in found if strip_log_prefix(sanitize_line(state))[1].strip()] or found[-1:]
 
 
 class LinePreparer:
@@ -78,7 +78,7 @@ class LinePreparer:
         return [line for state in raw.split("\r") if state for line in self._one(state)]
 
     def _one(self, raw: str) -> list[str]:
-        _, line = peel(clean(raw if len(raw) <= LONGEST else raw[:LONGEST]))
+        _, line = strip_log_prefix(sanitize_line(raw if len(raw) <= MAX_LINE_LENGTH else raw[:MAX_LINE_LENGTH]))
         if not line or line.isspace():
             return []
         if self._validation is None and "validation error" not in line:
@@ -94,14 +94,14 @@ class LinePreparer:
             self._validation = None
         elif "For further information visit" in line:
             self._validation = None
-            return ": ".join(parts)[:LONGEST]
+            return ": ".join(parts)[:MAX_LINE_LENGTH]
         else:
             parts.append(line.strip())
         return None
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class ProgressBarState:
     """One state of a progress bar. ``done``/``total`` are counts, None for bars that count bytes (``1.2G/4.0G``)."""
 
     title: str
@@ -116,7 +116,7 @@ _BAR = re.compile(
 )
 
 
-def bar(line: str) -> Bar | None:
+def parse_progress_bar(line: str) -> ProgressBarState | None:
     """Return what a tqdm bar (or a weight loader's ``67% Completed | 12/18``) says, None for any other line."""
     if "%" not in line or "|" not in line:
         return None
@@ -126,5 +126,5 @@ def bar(line: str) -> Bar | None:
     fraction = min(1.0, int(found["percent"]) / 100)
     done, total = found["done"], found["total"]
     if not (done.isdecimal() and total.isdecimal()):
-        return Bar(found["title"].strip(), fraction)
-    return Bar(found["title"].strip(), fraction, int(done), int(total))
+        return ProgressBarState(found["title"].strip(), fraction)
+    return ProgressBarState(found["title"].strip(), fraction, int(done), int(total))

@@ -9,32 +9,32 @@ from __future__ import annotations
 import re
 
 from sparkctl.engines import _exposition, _launch
-from sparkctl.engines._failures import COMMON
-from sparkctl.engines._fields import number
-from sparkctl.engines._llama_rules import CONTEXT, CUDA, ENDS, FLAGS, MEMORY, MODEL, UNMARKED
-from sparkctl.engines._vocabulary import Vocabulary, loading
-from sparkctl.engines.base import Decoding, Defaults, Rank, Signal, Signs
-from sparkctl.model.engine_facts import EngineFact, FactName
-from sparkctl.model.metrics import EngineMetrics, LineKind, StatsLine
+from sparkctl.engines._failures import COMMON_FAILURES
+from sparkctl.engines._fields import parse_leading_number
+from sparkctl.engines._llama_rules import CONTEXT_FIELD, CUDA, EXIT_FAILURES, FLAGS, MEMORY, MODEL, UNPREFIXED_FAILURES
+from sparkctl.engines._vocabulary import LogRules, loading_signal
+from sparkctl.engines.base import DecodingSettings, EngineDefaults, LineSignal, LogSignature, Rank
+from sparkctl.model.engine_facts import EngineFact, EngineFactName
+from sparkctl.model.metrics import EngineMetrics, StatsLine, StatsLineKind
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
 
 _READY = re.compile(r"^(?:main|srv +(?:main|llama_server)): (?:server is )?listening on \w+://")
 _DOTS = re.compile(r"\.{2,100}")  # one for each percent of the weights
-_WARM_UP = Signal(Phase.WARMING, Step("warm-up"))
-_HTTP = Signal(Phase.WARMING, Step("http"))
+_WARM_UP = LineSignal(Phase.WARMING, Step("warm-up"))
+_HTTP = LineSignal(Phase.WARMING, Step("http"))
 
 _QUIET = ("slot ", "srv  update_slots", "srv  log_server_r", "srv  params_from_", "llama_model_loader: - ", "load: ")
 _PHASES = (
-    ("srv    load_model: loading model", loading("weights")),
-    ("main: loading model", loading("weights")),
-    ("llama_model_loader: loaded meta data", loading("weights")),
-    ("load_tensors: loading model tensors", loading("weights")),
-    ("llama_context: constructing", loading("kv-cache")),
-    ("llama_kv_cache", loading("kv-cache")),
-    ("sched_reserve: reserving", loading("graphs")),
-    ("graph_reserve: reserving", loading("graphs")),
-    ("common_speculative_init_result: ", loading("draft")),
+    ("srv    load_model: loading model", loading_signal("weights")),
+    ("main: loading model", loading_signal("weights")),
+    ("llama_model_loader: loaded meta data", loading_signal("weights")),
+    ("load_tensors: loading model tensors", loading_signal("weights")),
+    ("llama_context: constructing", loading_signal("kv-cache")),
+    ("llama_kv_cache", loading_signal("kv-cache")),
+    ("sched_reserve: reserving", loading_signal("graphs")),
+    ("graph_reserve: reserving", loading_signal("graphs")),
+    ("common_speculative_init_result: ", loading_signal("draft")),
     ("common_init_from_params: warming up", _WARM_UP),
     ("cmn  common_init_: warming up", _WARM_UP),
     ("srv    load_model: initializing", _WARM_UP),
@@ -42,24 +42,24 @@ _PHASES = (
     ("srv  llama_server: model loaded", _HTTP),
     ("main: model loaded", _HTTP),
 )
-_RULES = MEMORY + CUDA + MODEL + FLAGS + ENDS + COMMON
-_VOCABULARY = Vocabulary(_QUIET, _PHASES, (("Downloading", "download"),), _RULES)
+_RULES = MEMORY + CUDA + MODEL + FLAGS + EXIT_FAILURES + COMMON_FAILURES
+_VOCABULARY = LogRules(_QUIET, _PHASES, (("Downloading", "download"),), _RULES)
 
 _UNMARKED = ("gguf_", "GGUF", "flash_attn", "path_model")
 
 # What a line says of how it runs, by its beginning: (fact, pattern with one group).
-_FACTS: dict[str, tuple[tuple[FactName, re.Pattern[str]], ...]] = {
-    "build: ": ((FactName.ENGINE_VERSION, re.compile(r"^build: (\d+) ")),),
-    "build_info: ": ((FactName.ENGINE_VERSION, re.compile(r"^build_info: b?(\d+)")),),
-    "print_info: arch ": ((FactName.ARCHITECTURE, re.compile(r"= (\S+)")),),
-    "print_info: file type": ((FactName.QUANTIZATION, re.compile(r"= (.+)")),),
-    "llama_context: n_ctx ": ((FactName.KV_CACHE_TOKENS, re.compile(r"= (\d+)")),),
-    "llama_context: n_ctx_": ((FactName.CONTEXT_LENGTH, re.compile(r"n_ctx_(?:per_)?seq += (\d+)$")),),
-    "llama_context: n_seq_max": ((FactName.MAX_CONCURRENCY, re.compile(r"= (\d+)")),),
-    "llama_kv_cache": ((FactName.KV_CACHE_DTYPE, re.compile(r", K \((\w+)\): ")),),
-    "spec common_": ((FactName.SPECULATIVE_METHOD, re.compile(r"adding speculative implementation '([^']+)'")),),
+_FACTS: dict[str, tuple[tuple[EngineFactName, re.Pattern[str]], ...]] = {
+    "build: ": ((EngineFactName.ENGINE_VERSION, re.compile(r"^build: (\d+) ")),),
+    "build_info: ": ((EngineFactName.ENGINE_VERSION, re.compile(r"^build_info: b?(\d+)")),),
+    "print_info: arch ": ((EngineFactName.ARCHITECTURE, re.compile(r"= (\S+)")),),
+    "print_info: file type": ((EngineFactName.QUANTIZATION, re.compile(r"= (.+)")),),
+    "llama_context: n_ctx ": ((EngineFactName.KV_CACHE_TOKENS, re.compile(r"= (\d+)")),),
+    "llama_context: n_ctx_": ((EngineFactName.CONTEXT_LENGTH, re.compile(r"n_ctx_(?:per_)?seq += (\d+)$")),),
+    "llama_context: n_seq_max": ((EngineFactName.MAX_CONCURRENCY, re.compile(r"= (\d+)")),),
+    "llama_kv_cache": ((EngineFactName.KV_CACHE_DTYPE, re.compile(r", K \((\w+)\): ")),),
+    "spec common_": ((EngineFactName.SPECULATIVE_METHOD, re.compile(r"adding speculative implementation '([^']+)'")),),
     "common_speculative_init": (
-        (FactName.SPECULATIVE_METHOD, re.compile(r"adding speculative implementation '([^']+)'")),
+        (EngineFactName.SPECULATIVE_METHOD, re.compile(r"adding speculative implementation '([^']+)'")),
     ),
 }
 _FACT_STARTS = tuple(_FACTS)
@@ -102,70 +102,70 @@ _CHAINS = ("draft-simple", "draft-mtp", "draft-eagle3")  # the draft model runs 
 _DRAFTS_BY_DEFAULT = {"draft-simple": 3, "draft-mtp": 3, "draft-eagle3": 3}
 
 
-def _facts(line: str) -> tuple[EngineFact, ...]:
+def parse_facts(line: str) -> tuple[EngineFact, ...]:
     if line.startswith("srv    load_model: initializing"):
-        return _slots(line)
+        return slot_facts(line)
     if line.startswith("load_tensors: offloaded") and (found := _LAYERS.match(line)):
         on_gpu = found["done"] == found["all"]
         value = "all layers on the GPU" if on_gpu else f"{found['done']} of {found['all']} layers on the GPU"
-        return (EngineFact(FactName.QUANTIZATION_PATH, value, is_fallback=not on_gpu),)
+        return (EngineFact(EngineFactName.QUANTIZATION_PATH, value, is_fallback=not on_gpu),)
     if line.startswith(_NO_GPU):
-        return (EngineFact(FactName.QUANTIZATION_PATH, "CPU", is_fallback=True),)
+        return (EngineFact(EngineFactName.QUANTIZATION_PATH, "CPU", is_fallback=True),)
     if found := _FLASH.match(line):
-        return _flash(found["found"] or found["said"] or found["newer"])
+        return flash_attention_fact(found["found"] or found["said"] or found["newer"])
     start = next((one for one in _FACT_STARTS if line.startswith(one)), None)
     named = ((name, pattern.search(line)) for name, pattern in _FACTS.get(start or "", ()))
-    return tuple(EngineFact(name, _told(name, match[1].strip())) for name, match in named if match)
+    return tuple(EngineFact(name, format_fact(name, match[1].strip())) for name, match in named if match)
 
 
-def _told(name: FactName, value: str) -> str:
-    return f"b{value}" if name is FactName.ENGINE_VERSION else value
+def format_fact(name: EngineFactName, value: str) -> str:
+    return f"b{value}" if name is EngineFactName.ENGINE_VERSION else value
 
 
-def _flash(said: str) -> tuple[EngineFact, ...]:
+def flash_attention_fact(said: str) -> tuple[EngineFact, ...]:
     if said in ("enabled", "1"):
-        return (EngineFact(FactName.ATTENTION_BACKEND, "flash attention"),)
+        return (EngineFact(EngineFactName.ATTENTION_BACKEND, "flash attention"),)
     if said in ("disabled", "0"):
-        return (EngineFact(FactName.ATTENTION_BACKEND, "no flash attention", is_fallback=True),)
+        return (EngineFact(EngineFactName.ATTENTION_BACKEND, "no flash attention", is_fallback=True),)
     return ()  # auto: a later line tells
 
 
-def _slots(line: str) -> tuple[EngineFact, ...]:
+def slot_facts(line: str) -> tuple[EngineFact, ...]:
     """A unified cache is one for all slots, and each may fill it; else every slot has its own."""
     if (found := _SLOTS.search(line)) is None:
         return ()
     slots, context = int(found["slots"]), int(found["context"])
     tokens = context if found["unified"] == "true" else slots * context
     return (
-        EngineFact(FactName.KV_CACHE_TOKENS, str(tokens)),
-        EngineFact(FactName.CONTEXT_LENGTH, str(context)),
-        EngineFact(FactName.MAX_CONCURRENCY, str(slots)),
+        EngineFact(EngineFactName.KV_CACHE_TOKENS, str(tokens)),
+        EngineFact(EngineFactName.CONTEXT_LENGTH, str(context)),
+        EngineFact(EngineFactName.MAX_CONCURRENCY, str(slots)),
     )
 
 
-def _timing(slot: str, rest: str) -> StatsLine | None:
+def parse_timing_line(slot: str, rest: str) -> StatsLine | None:
     # `prompt eval time` is left alone: it is told at the end of the request, when its prompt is long read.
     if found := _LIVE.match(rest):
-        rate = number(found["now"] or found["mean"])
-        return StatsLine(LineKind.DECODE, slot, generation_rate=rate, running=1.0, every=_LIVE_SECONDS)
+        rate = parse_leading_number(found["now"] or found["mean"])
+        return StatsLine(StatsLineKind.DECODE, slot, generation_rate=rate, running=1.0, every=_LIVE_SECONDS)
     if found := _PROMPT.match(rest):
-        return StatsLine(LineKind.PREFILL, slot, prompt_rate=number(found["rate"]))
+        return StatsLine(StatsLineKind.PREFILL, slot, prompt_rate=parse_leading_number(found["rate"]))
     if _ENDED.match(rest):
-        return StatsLine(LineKind.REQUEST, slot, generation_rate=0.0, running=0.0)
+        return StatsLine(StatsLineKind.REQUEST, slot, generation_rate=0.0, running=0.0)
     if found := _DRAFTS.match(rest):
-        drafted = number(found["drafted"])
+        drafted = parse_leading_number(found["drafted"])
         return StatsLine(
-            LineKind.SPECULATION,
+            StatsLineKind.SPECULATION,
             slot,
-            accept_length=number(found["length"]),
-            accept_rate=number(found["rate"]) if drafted else None,
-            accepted=number(found["accepted"]),
+            accept_length=parse_leading_number(found["length"]),
+            accept_rate=parse_leading_number(found["rate"]) if drafted else None,
+            accepted=parse_leading_number(found["accepted"]),
             drafted=drafted,
         )
     return None
 
 
-_RPC = 50052  # the default of rpc-server
+RPC_PORT = 50052  # the default of rpc-server
 
 
 def _model(path: str, _: tuple[str, ...]) -> tuple[str, ...]:
@@ -173,14 +173,14 @@ def _model(path: str, _: tuple[str, ...]) -> tuple[str, ...]:
     return ("-hf" if is_on_hub else "-m", path)
 
 
-class LlamaCpp:
+class LlamaCppEngine:
     """See ``engines.base.Engine``."""
 
     name = "llamacpp"
     title = "llama.cpp"
-    memory_setting = CONTEXT
+    memory_setting = CONTEXT_FIELD
     metrics_setting = "args.metrics: true"
-    signs = Signs(
+    signs = LogSignature(
         marks=r"\d+\.\d\d\.\d{3}\.\d{3} [DIWE] |^srv {2,}(?:llama_server|load_model)|llama_model_load|ggml_cuda_|llama_server: "
         r'|^error: invalid argument: -|^error while handling argument "-|^gguf_init_from_file'  # often the whole log
         r"|main: (?:server is listening|model loaded|binding port)|slot (?:launch_slot_|print_timing|update_slots)",
@@ -189,7 +189,7 @@ class LlamaCpp:
         serving=("slot ", "srv  update_slots", "srv  log_server_r"),
     )
     metrics_path = "/metrics"
-    defaults = Defaults(
+    defaults = EngineDefaults(
         command=("llama-server",),
         port=8080,
         ready_line=_READY.pattern,
@@ -198,91 +198,93 @@ class LlamaCpp:
         gpus="all",
     )
 
-    def argv(self, profile: Profile) -> tuple[str, ...]:
+    def build_command(self, profile: Profile) -> tuple[str, ...]:
         """Return launch words, ``-m`` FILE or ``-hf`` REPOSITORY:QUANTIZATION, host, port, alias, then ``args`` in their order."""
-        return _launch.argv(profile, self.defaults, _model, _MODEL_FLAGS, ("alias", "a"))
+        return _launch.build_server_command(profile, self.defaults, _model, _MODEL_FLAGS, ("alias", "a"))
 
-    def joined(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
+    def build_rank_command(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
         """Return the server with the workers' addresses in ``--rpc``; a worker is an ``rpc-server`` on its own address."""
-        _launch.refuse_script(words)
-        _launch.refuse_own(words, "rpc")
+        _launch.reject_shell_script(words)
+        _launch.reject_per_rank_flags(words, "rpc")
         if rank.is_head:
-            return (*words, "--rpc", ",".join(f"{address}:{_RPC}" for address in rank.addresses[1:]))
-        return ("rpc-server", "--host", rank.own, "--port", str(_RPC))
+            return (*words, "--rpc", ",".join(f"{address}:{RPC_PORT}" for address in rank.addresses[1:]))
+        return ("rpc-server", "--host", rank.own_address, "--port", str(RPC_PORT))
 
-    def login_mounts(self, rank: Rank) -> tuple[str, ...]:
+    def ssh_key_mounts(self, rank: Rank) -> tuple[str, ...]:
         """Return nothing: no rank logs in at another."""
         return ()
 
-    def begins_with_head(self, words: tuple[str, ...]) -> bool:
+    def must_start_head_first(self, words: tuple[str, ...]) -> bool:
         """Return False: the server looks for its workers at once."""
         return False
 
-    def classify(self, line: str) -> Signal | None:
+    def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing."""
         if line.startswith(_QUIET):
             return None
         if "listening on" in line and _READY.match(line):
-            return Signal(Phase.READY)
+            return LineSignal(Phase.READY)
         if line.startswith(".") and _DOTS.fullmatch(line):
-            return Signal(Phase.LOADING, Step("weights", fraction=len(line) / 100))
-        found, facts = _VOCABULARY.read(line), _facts(line)
+            return LineSignal(Phase.LOADING, Step("weights", fraction=len(line) / 100))
+        found, facts = _VOCABULARY.classify_line(line), parse_facts(line)
         if found is None and not facts and any(word in line for word in _UNMARKED):
-            return next((Signal(failure=seen) for one in UNMARKED if (seen := one.read(line))), None)
+            return next(
+                (LineSignal(failure=seen) for one in UNPREFIXED_FAILURES if (seen := one.classify_line(line))), None
+            )
         if not facts:
             return found
-        return Signal(found.phase, found.step, found.failure, facts) if found else Signal(facts=facts)
+        return LineSignal(found.phase, found.step, found.failure, facts) if found else LineSignal(facts=facts)
 
     def api_key(self, profile: Profile) -> str | None:
         """Return the value of ``--api-key``, or None."""
         return _launch.api_key(profile)
 
-    def decoding(self, words: tuple[str, ...]) -> Decoding:
+    def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return the drafts of ``--spec-type``, or of a draft model (``-md``), as far as the flags tell them."""
-        kind = _launch.value(words, "spec-type")
+        kind = _launch.flag_value(words, "spec-type")
         if kind is None:
-            named = _launch.value(
+            named = _launch.flag_value(
                 words, "md", "model-draft", "spec-draft-model", "hfd", "hf-repo-draft", "spec-draft-hf"
             )
             kind = "draft-simple" if named else "none"
         if kind == "none":
-            return Decoding()
+            return DecodingSettings()
         if "," in kind:
-            return Decoding()  # several at once: whichever finds something drafts
-        tokens = _launch.whole(
-            _launch.value(words, "spec-draft-n-max", "draft-max", "draft", "draft-n", "spec-ngram-mod-n-max")
+            return DecodingSettings()  # several at once: whichever finds something drafts
+        tokens = _launch.parse_count(
+            _launch.flag_value(words, "spec-draft-n-max", "draft-max", "draft", "draft-n", "spec-ngram-mod-n-max")
         )
         if kind in _CHAINS:
             tokens = tokens or _DRAFTS_BY_DEFAULT[kind]
-            return Decoding(tokens, tokens)
-        return Decoding(tokens, 0 if kind.startswith("ngram") else None)
+            return DecodingSettings(tokens, tokens)
+        return DecodingSettings(tokens, 0 if kind.startswith("ngram") else None)
 
-    def metrics(self, page: str) -> EngineMetrics:
+    def parse_metrics(self, page: str) -> EngineMetrics:
         """Return one reading of /metrics, which ``args.metrics`` turns on."""
-        read = _exposition.parse(page, _SERIES)
-        computed = read.total("llamacpp:prompt_tokens_total")
-        cached = read.total("llamacpp:prompt_tokens_cached_total")
+        read = _exposition.parse_metrics_page(page, _SERIES)
+        computed = read.sum_of("llamacpp:prompt_tokens_total")
+        cached = read.sum_of("llamacpp:prompt_tokens_cached_total")
         return EngineMetrics(
-            generation_tokens=read.total("llamacpp:tokens_predicted_total"),
+            generation_tokens=read.sum_of("llamacpp:tokens_predicted_total"),
             prompt_tokens=computed,
             prefix_queries=None if computed is None or cached is None else computed + cached,
             prefix_hits=cached,
-            drafts=read.total(f"{_SPEC}drafts_total"),
-            draft_tokens=read.total(f"{_SPEC}draft_tokens_total"),
-            accepted_tokens=read.total(f"{_SPEC}accepted_tokens_total"),
-            accepted_per_position=read.positions(f"{_SPEC}accepted_tokens_per_pos_total"),
-            passes=read.total("llamacpp:n_decode_total"),
-            generation_seconds=read.total("llamacpp:tokens_predicted_seconds_total"),
-            running=read.total("llamacpp:requests_processing"),
-            waiting=read.total("llamacpp:requests_deferred"),
+            drafts=read.sum_of(f"{_SPEC}drafts_total"),
+            draft_tokens=read.sum_of(f"{_SPEC}draft_tokens_total"),
+            accepted_tokens=read.sum_of(f"{_SPEC}accepted_tokens_total"),
+            accepted_per_position=read.sums_by_position(f"{_SPEC}accepted_tokens_per_pos_total"),
+            passes=read.sum_of("llamacpp:n_decode_total"),
+            generation_seconds=read.sum_of("llamacpp:tokens_predicted_seconds_total"),
+            running=read.sum_of("llamacpp:requests_processing"),
+            waiting=read.sum_of("llamacpp:requests_deferred"),
             at_request_end=True,
         )
 
-    def stats(self, line: str) -> StatsLine | None:
+    def parse_stats_line(self, line: str) -> StatsLine | None:
         """Return what a timing line of a slot says, None for any other. A slot's end is told as rate 0."""
         if not line.startswith("slot ") or (found := _TIMING.match(line)) is None:
             return None
-        return _timing(found["slot"], found["rest"])
+        return parse_timing_line(found["slot"], found["rest"])
 
 
-ENGINE = LlamaCpp()
+ENGINE = LlamaCppEngine()

@@ -11,15 +11,23 @@ from __future__ import annotations
 import re
 
 from sparkctl.engines import _exposition, _launch, _mpirun
-from sparkctl.engines._failures import COMMON, cuda_memory
-from sparkctl.engines._failures_mpirun import MPIRUN, SAID
-from sparkctl.engines._vocabulary import Vocabulary, loading, rule
-from sparkctl.engines.base import Decoding, Defaults, Failure, Rank, Signal, Signs, Weight
-from sparkctl.model.engine_facts import EngineFact, FactName
+from sparkctl.engines._failures import COMMON_FAILURES, cuda_memory_rules
+from sparkctl.engines._failures_mpirun import MPIRUN_FAILURES, MPIRUN_SIGNALS
+from sparkctl.engines._vocabulary import LogRules, failure_rule, loading_signal
+from sparkctl.engines.base import (
+    DecodingSettings,
+    EngineDefaults,
+    Failure,
+    FailureWeight,
+    LineSignal,
+    LogSignature,
+    Rank,
+)
+from sparkctl.model.engine_facts import EngineFact, EngineFactName
 from sparkctl.model.metrics import EngineMetrics, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
-from sparkctl.model.verdict import Cause
+from sparkctl.model.verdict import FailureCause
 
 _READY = r"^INFO:\s+Application startup complete\."
 _FRACTION = "args.kv_cache_free_gpu_memory_fraction"
@@ -37,50 +45,64 @@ _QUIET = (
 _NO_ROOM = "The following component could not be created: "
 
 
-def _no_room(component: str, cause: Cause, what: str, remedy: str, field: str | None) -> tuple[str, Signal]:
-    return _NO_ROOM + component, Signal(failure=Failure(cause, f"There was no memory left for {what}.", remedy, field))
+def component_failure(
+    component: str, cause: FailureCause, what: str, remedy: str, field: str | None
+) -> tuple[str, LineSignal]:
+    return _NO_ROOM + component, LineSignal(
+        failure=Failure(cause, f"There was no memory left for {what}.", remedy, field)
+    )
 
 
 _PHASES = (
     # Its explanation of a failure: these lines hold no word by which a failure is otherwise known.
-    _no_room(
-        "Initial KV cache", Cause.KV_CACHE_TOO_SMALL, "the KV cache it measures with", f"Lower {_TOKENS}.", _TOKENS
+    component_failure(
+        "Initial KV cache",
+        FailureCause.KV_CACHE_TOO_SMALL,
+        "the KV cache it measures with",
+        f"Lower {_TOKENS}.",
+        _TOKENS,
     ),
-    _no_room("KV cache", Cause.KV_CACHE_TOO_SMALL, "the KV cache", _LOWER, _FRACTION),
-    _no_room("Draft", Cause.DRAFT_WORKSPACE, "the draft model", _LOWER, _FRACTION),
-    _no_room(
-        "Model resources", Cause.CUDA_OUT_OF_MEMORY, "what the model needs while it runs", f"Lower {_TOKENS}.", _TOKENS
+    component_failure("KV cache", FailureCause.KV_CACHE_TOO_SMALL, "the KV cache", _LOWER, _FRACTION),
+    component_failure("Draft", FailureCause.DRAFT_WORKSPACE, "the draft model", _LOWER, _FRACTION),
+    component_failure(
+        "Model resources",
+        FailureCause.CUDA_OUT_OF_MEMORY,
+        "what the model needs while it runs",
+        f"Lower {_TOKENS}.",
+        _TOKENS,
     ),
-    _no_room(
+    component_failure(
         "Model",
-        Cause.WEIGHTS_DO_NOT_FIT,
+        FailureCause.WEIGHTS_DO_NOT_FIT,
         "the model",
         f"Drop the page caches and stop what else holds memory on the node, lower {_TOKENS}, or take a smaller model.",
         None,
     ),
-    _no_room("", Cause.CUDA_OUT_OF_MEMORY, "a part of the engine", f"Lower {_TOKENS}. {_LOWER}", _TOKENS),
+    component_failure(
+        "", FailureCause.CUDA_OUT_OF_MEMORY, "a part of the engine", f"Lower {_TOKENS}. {_LOWER}", _TOKENS
+    ),
     (
         "!!!!!!! Segfault encountered",
-        Signal(
+        LineSignal(
             failure=Failure(
-                Cause.CRASHED,
+                FailureCause.CRASHED,
                 "The engine died of a segmentation fault.",
                 "Try without CUDA graphs (cuda_graph_config: null in the file of args.config), or another image.",
                 "image",
-                weight=Weight.DEATH,
+                weight=FailureWeight.DEATH,
             )
         ),
     ),
-    ("INFO:     Application startup complete.", Signal(Phase.READY)),
-    ("INFO:     Started server process", Signal(Phase.WARMING, Step("http"))),
-    ("Using LLM with", loading("join")),
-    ("Prefetching ", loading("weights")),
-    ("Model init total", loading("profiling")),
-    ("[Autotuner] Autotuning process starts", loading("autotune")),
-    ("Creating CUDA graph instances", loading("graphs")),
-    ("Run generation only CUDA graph warmup", loading("graphs")),
-    ("Run generation-only CUDA graph warmup", loading("graphs")),
-    *SAID,
+    ("INFO:     Application startup complete.", LineSignal(Phase.READY)),
+    ("INFO:     Started server process", LineSignal(Phase.WARMING, Step("http"))),
+    ("Using LLM with", loading_signal("join")),
+    ("Prefetching ", loading_signal("weights")),
+    ("Model init total", loading_signal("profiling")),
+    ("[Autotuner] Autotuning process starts", loading_signal("autotune")),
+    ("Creating CUDA graph instances", loading_signal("graphs")),
+    ("Run generation only CUDA graph warmup", loading_signal("graphs")),
+    ("Run generation-only CUDA graph warmup", loading_signal("graphs")),
+    *MPIRUN_SIGNALS,
 )
 _BARS = (
     ("safetensors", "weights"),
@@ -90,64 +112,64 @@ _BARS = (
 )
 # torch says what did not fit, and then the engine what for: that is nearer to what has to change.
 _MEMORY = (
-    *cuda_memory(
+    *cuda_memory_rules(
         _LOWER,
         _FRACTION,
         fatal=True,
         begins=r"^(?:Failed to initialize executor|.{0,200}?(?=\bcudaMalloc))",
-        weight=Weight.DEATH,
+        weight=FailureWeight.DEATH,
     ),
-    rule(
+    failure_rule(
         r"Executor creation failed due to insufficient GPU memory|Executor creation failed with an error which might",
-        Cause.CUDA_OUT_OF_MEMORY,
+        FailureCause.CUDA_OUT_OF_MEMORY,
         "The engine could not be created: the memory ran out.",
         f"{_LOWER} Drop the page caches before the start.",
         needle="Executor creation failed",
         on=_FRACTION,
         fatal=True,
-        weight=Weight.DEATH,
+        weight=FailureWeight.DEATH,
     ),
 )
 _FLAGS = (
-    rule(
+    failure_rule(
         r"^Error: No such option:? '?--?(?P<flag>[\w.-]+)",
-        Cause.UNKNOWN_FLAG,
+        FailureCause.UNKNOWN_FLAG,
         "trtllm-serve refused its flags: it does not know {flag}.",
         "Correct or remove args.{flag}: this image does not know it. Most settings go into the YAML file of args.config.",
         needle="No such option",
         on="args.{flag}",
         fatal=True,
     ),
-    rule(
+    failure_rule(
         r"^Error: Invalid value for '(?:[^']* )?--?(?P<flag>[\w.-]+)'[^:]*: (?P<what>.*)",
-        Cause.BAD_VALUE,
+        FailureCause.BAD_VALUE,
         "trtllm-serve refused the value of {flag}: {what}",
         "Correct args.{flag}.",
         needle="Invalid value for",
         on="args.{flag}",
         fatal=True,
     ),
-    rule(
+    failure_rule(
         r"^Error: (?P<what>(?:Missing|Got unexpected|Option|Invalid value).*)",
-        Cause.BAD_VALUE,
+        FailureCause.BAD_VALUE,
         "trtllm-serve refused its command line: {what}",
         "Correct args or model.path.",
         needle="Error: ",
         on="args",
         fatal=True,
     ),
-    rule(
+    failure_rule(
         r"Unknown architecture for AutoModelForCausalLM: (?P<name>\w+)",
-        Cause.MODEL_UNSUPPORTED,
+        FailureCause.MODEL_UNSUPPORTED,
         "This image does not support the model's architecture {name}.",
         "Take a newer image.",
         needle="Unknown architecture",
         on="image",
         fatal=True,
     ),
-    rule(
+    failure_rule(
         r"HarmonyError|failed to download or load vocab file",
-        Cause.MODEL_FILES,
+        FailureCause.MODEL_FILES,
         "The vocabulary of gpt-oss (harmony, tiktoken) is missing: without it chat requests fail.",
         "Put o200k_base.tiktoken into a mounted directory and name it in env.TIKTOKEN_ENCODINGS_BASE.",
         needle=None,
@@ -155,17 +177,17 @@ _FLAGS = (
     ),
 )
 _ENDS = (
-    rule(
+    failure_rule(
         r"Executor worker (?:returned error|died)|MPI_ABORT was invoked|Failed to initialize executor",
-        Cause.CRASHED,
+        FailureCause.CRASHED,
         "The engine's worker ended.",
         "The lines before this one name the reason.",
         needle=None,
         fatal=True,
-        weight=Weight.AFTERMATH,
+        weight=FailureWeight.AFTERMATH,
     ),
 )
-_VOCABULARY = Vocabulary(_QUIET, _PHASES, _BARS, _MEMORY + _FLAGS + _ENDS + MPIRUN + COMMON)
+_VOCABULARY = LogRules(_QUIET, _PHASES, _BARS, _MEMORY + _FLAGS + _ENDS + MPIRUN_FAILURES + COMMON_FAILURES)
 
 _KV = re.compile(r"^\[MemUsageChange\] Allocated [\d.]+ \w+ for max tokens in paged KV cache \((?P<tokens>\d+)\)")
 _SIZES = re.compile(r"^max_seq_len=(?P<context>\d+), max_num_requests=(?P<requests>\d+)")
@@ -173,60 +195,62 @@ _VERSION = re.compile(r"^\[TensorRT-LLM\] TensorRT-LLM version: (?P<version>[\w.
 _BACKENDS = re.compile(r"attn_backend='(?P<attention>\w+)'")
 _KV_STEP = Step("kv-cache")
 
-_P = "trtllm_"
+METRIC_PREFIX = "trtllm_"
 _SERIES = (
-    f"{_P}generation_tokens_total",
-    f"{_P}prompt_tokens_total",
-    f"{_P}prompt_cached_tokens_total",
-    f"{_P}num_requests_running",
-    f"{_P}num_requests_waiting",
-    f"{_P}kv_cache_utilization",
-    f"{_P}kv_cache_used_blocks",
-    f"{_P}kv_cache_tokens_per_block",
-    f"{_P}spec_decode_num_draft_tokens_total",
-    f"{_P}spec_decode_num_accepted_tokens_total",
-    f"{_P}time_to_first_token_seconds_bucket",
-    f"{_P}time_per_output_token_seconds_bucket",
+    f"{METRIC_PREFIX}generation_tokens_total",
+    f"{METRIC_PREFIX}prompt_tokens_total",
+    f"{METRIC_PREFIX}prompt_cached_tokens_total",
+    f"{METRIC_PREFIX}num_requests_running",
+    f"{METRIC_PREFIX}num_requests_waiting",
+    f"{METRIC_PREFIX}kv_cache_utilization",
+    f"{METRIC_PREFIX}kv_cache_used_blocks",
+    f"{METRIC_PREFIX}kv_cache_tokens_per_block",
+    f"{METRIC_PREFIX}spec_decode_num_draft_tokens_total",
+    f"{METRIC_PREFIX}spec_decode_num_accepted_tokens_total",
+    f"{METRIC_PREFIX}time_to_first_token_seconds_bucket",
+    f"{METRIC_PREFIX}time_per_output_token_seconds_bucket",
 )
 
 
-def _told(line: str) -> Signal | None:
+def parse_fact_line(line: str) -> LineSignal | None:
     """Return what a line tells of how the engine runs; None for nothing."""
     if line.startswith("[MemUsageChange]"):
         kv = _KV.match(line)
-        return kv and Signal(Phase.LOADING, _KV_STEP, facts=(EngineFact(FactName.KV_CACHE_TOKENS, kv["tokens"]),))
+        return kv and LineSignal(
+            Phase.LOADING, _KV_STEP, facts=(EngineFact(EngineFactName.KV_CACHE_TOKENS, kv["tokens"]),)
+        )
     if line.startswith("max_seq_len="):
         sizes = _SIZES.match(line)
-        return sizes and Signal(
+        return sizes and LineSignal(
             facts=(
-                EngineFact(FactName.CONTEXT_LENGTH, sizes["context"]),
-                EngineFact(FactName.MAX_CONCURRENCY, sizes["requests"]),
+                EngineFact(EngineFactName.CONTEXT_LENGTH, sizes["context"]),
+                EngineFact(EngineFactName.MAX_CONCURRENCY, sizes["requests"]),
             )
         )
     if line.startswith("[TensorRT-LLM] TensorRT-LLM version"):
         version = _VERSION.match(line)
-        return version and Signal(facts=(EngineFact(FactName.ENGINE_VERSION, version["version"]),))
+        return version and LineSignal(facts=(EngineFact(EngineFactName.ENGINE_VERSION, version["version"]),))
     if line.startswith("PyTorchConfig("):
         backend = _BACKENDS.search(line)
-        return backend and Signal(facts=(EngineFact(FactName.ATTENTION_BACKEND, backend["attention"]),))
+        return backend and LineSignal(facts=(EngineFact(EngineFactName.ATTENTION_BACKEND, backend["attention"]),))
     return None
 
 
-class TensorRTLLM:
+class TensorRtLlmEngine:
     """See ``engines.base.Engine``."""
 
     name = "trtllm"
     title = "TensorRT-LLM"
     memory_setting = _FRACTION
     metrics_setting = "return_perf_metrics: true, in the YAML file of args.config"
-    signs = Signs(
+    signs = LogSignature(
         marks=r"\[TRT-LLM\]|\[TensorRT-LLM\]|trtllm-serve",
         hints=("tensorrt_llm", "TensorRT-LLM"),
         begins=("Using LLM with",),
         serving=("iter = ",),
     )
     metrics_path = "/prometheus/metrics"
-    defaults = Defaults(
+    defaults = EngineDefaults(
         command=("trtllm-serve",),
         port=8000,
         ready_line=_READY,
@@ -235,63 +259,71 @@ class TensorRTLLM:
         gpus="all",
     )
 
-    def argv(self, profile: Profile) -> tuple[str, ...]:
+    def build_command(self, profile: Profile) -> tuple[str, ...]:
         """Return launch words, the model, host, port, then ``args`` in their order.
 
         There is no flag for the name that clients ask for: it is the model's, or its directory's last part.
         """
-        return _launch.argv(profile, self.defaults, lambda path, _: (path,), name_flags=())
+        return _launch.build_server_command(profile, self.defaults, lambda path, _: (path,), name_flags=())
 
-    def joined(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
+    def build_rank_command(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
         """Return the command with ``trtllm-llmapi-launch``, by mpirun on the head; a worker is an sshd that mpirun logs in at."""
-        _launch.refuse_script(words)
-        return _mpirun.joined(("trtllm-llmapi-launch", *words), rank)
+        _launch.reject_shell_script(words)
+        return _mpirun.build_rank_command(("trtllm-llmapi-launch", *words), rank)
 
-    def login_mounts(self, rank: Rank) -> tuple[str, ...]:
+    def ssh_key_mounts(self, rank: Rank) -> tuple[str, ...]:
         """Return the head's ``~/.ssh``, and a worker's list of who may log in."""
-        return _mpirun.login_mounts(rank)
+        return _mpirun.ssh_key_mounts(rank)
 
-    def begins_with_head(self, words: tuple[str, ...]) -> bool:
+    def must_start_head_first(self, words: tuple[str, ...]) -> bool:
         """Return False: the head waits for every worker's sshd."""
         return False
 
-    def classify(self, line: str) -> Signal | None:
+    def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing."""
-        return _told(line) or _VOCABULARY.read(line)
+        return parse_fact_line(line) or _VOCABULARY.classify_line(line)
 
     def api_key(self, profile: Profile) -> str | None:
         """Return the value of ``--api-key``, or None."""
         return _launch.api_key(profile)
 
-    def decoding(self, words: tuple[str, ...]) -> Decoding:
+    def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return tensor x pipeline parallel size. Its drafts are set in the file of ``--config``, which is not read."""
-        return Decoding(ranks=_launch.ranks(words, "tp-size tensor-parallel-size", "pp-size pipeline-parallel-size"))
+        return DecodingSettings(
+            ranks=_launch.rank_count(words, "tp-size tensor-parallel-size", "pp-size pipeline-parallel-size")
+        )
 
-    def metrics(self, page: str) -> EngineMetrics:
+    def parse_metrics(self, page: str) -> EngineMetrics:
         """Return one reading of /prometheus/metrics."""
-        read = _exposition.parse(page, _SERIES)
-        prompts, cached = read.total(f"{_P}prompt_tokens_total"), read.total(f"{_P}prompt_cached_tokens_total")
-        used, size = read.total(f"{_P}kv_cache_used_blocks"), read.fullest(f"{_P}kv_cache_tokens_per_block")
+        read = _exposition.parse_metrics_page(page, _SERIES)
+        prompts, cached = (
+            read.sum_of(f"{METRIC_PREFIX}prompt_tokens_total"),
+            read.sum_of(f"{METRIC_PREFIX}prompt_cached_tokens_total"),
+        )
+        used, size = (
+            read.sum_of(f"{METRIC_PREFIX}kv_cache_used_blocks"),
+            read.max_of(f"{METRIC_PREFIX}kv_cache_tokens_per_block"),
+        )
         return EngineMetrics(
-            generation_tokens=read.total(f"{_P}generation_tokens_total"),
+            generation_tokens=read.sum_of(f"{METRIC_PREFIX}generation_tokens_total"),
             # Prompt tokens are counted whole here, those of the cache among them.
             prompt_tokens=None if prompts is None else max(0.0, prompts - (cached or 0.0)),
             prefix_queries=None if cached is None else prompts,
             prefix_hits=cached,
-            draft_tokens=read.total(f"{_P}spec_decode_num_draft_tokens_total"),
-            accepted_tokens=read.total(f"{_P}spec_decode_num_accepted_tokens_total"),
-            running=read.total(f"{_P}num_requests_running"),
-            waiting=read.total(f"{_P}num_requests_waiting"),
-            kv_usage=read.fullest(f"{_P}kv_cache_utilization"),
+            draft_tokens=read.sum_of(f"{METRIC_PREFIX}spec_decode_num_draft_tokens_total"),
+            accepted_tokens=read.sum_of(f"{METRIC_PREFIX}spec_decode_num_accepted_tokens_total"),
+            running=read.sum_of(f"{METRIC_PREFIX}num_requests_running"),
+            waiting=read.sum_of(f"{METRIC_PREFIX}num_requests_waiting"),
+            kv_usage=read.max_of(f"{METRIC_PREFIX}kv_cache_utilization"),
             kv_tokens=None if used is None or size is None else used * size,
-            ttft=read.histogram(f"{_P}time_to_first_token_seconds"),
-            inter_token=read.histogram(f"{_P}time_per_output_token_seconds"),
+            ttft=read.histogram(f"{METRIC_PREFIX}time_to_first_token_seconds"),
+            inter_token=read.histogram(f"{METRIC_PREFIX}time_per_output_token_seconds"),
             at_request_end=True,
         )
 
-    def stats(self, line: str) -> StatsLine | None:
+    def parse_stats_line(self, line: str) -> StatsLine | None:
         """Return nothing: what it logs for each step (``print_iter_log``) holds no rate."""
         return None
 
 
-ENGINE = TensorRTLLM()
+ENGINE = TensorRtLlmEngine()

@@ -9,7 +9,7 @@ from sparkctl.model.node import NodeName
 
 
 @dataclass(frozen=True, slots=True)
-class ConfirmHostKey:
+class HostKeyQuestion:
     """First contact: is this fingerprint the node's? Answered yes or no."""
 
     node: NodeName
@@ -18,7 +18,7 @@ class ConfirmHostKey:
 
 
 @dataclass(frozen=True, slots=True)
-class SudoPassword:
+class SudoPasswordQuestion:
     """The node user's sudo password, for one command; never kept."""
 
     node: NodeName
@@ -26,7 +26,7 @@ class SudoPassword:
 
 
 @dataclass(frozen=True, slots=True)
-class StartAgain:
+class RetryStartQuestion:
     """The last starts of this profile failed, one after the other: start it once more? Answered yes or no.
 
     ``failures``: (unix seconds, how it ended), oldest first.
@@ -59,33 +59,33 @@ class LoginQuestion:
     prompts: tuple[LoginPrompt, ...]
 
 
-class Asker(Protocol):
+class Prompter(Protocol):
     """Whoever can ask: a terminal, the panel's dialogs, or nobody."""
 
-    async def confirm(self, question: ConfirmHostKey | StartAgain) -> bool:
+    async def ask_yes_no(self, question: HostKeyQuestion | RetryStartQuestion) -> bool:
         """Return whether the operator said yes."""
         ...
 
-    async def password(self, question: SudoPassword) -> str | None:
+    async def ask_password(self, question: SudoPasswordQuestion) -> str | None:
         """Return the password, None where nobody can or wants to give one."""
         ...
 
-    async def answers(self, question: LoginQuestion) -> tuple[str, ...] | None:
+    async def ask_login(self, question: LoginQuestion) -> tuple[str, ...] | None:
         """Return an answer for each prompt, None where nobody can or wants to answer."""
         ...
 
 
-class Nobody:
+class NonInteractivePrompter:
     """Answers no and nothing: scripts, pipes and tests."""
 
-    async def confirm(self, question: ConfirmHostKey | StartAgain) -> bool:
+    async def ask_yes_no(self, question: HostKeyQuestion | RetryStartQuestion) -> bool:
         """Return False."""
         return False
 
-    async def password(self, question: SudoPassword) -> str | None:
+    async def ask_password(self, question: SudoPasswordQuestion) -> str | None:
         """Return None."""
         return None
 
-    async def answers(self, question: LoginQuestion) -> tuple[str, ...] | None:
+    async def ask_login(self, question: LoginQuestion) -> tuple[str, ...] | None:
         """Return None."""
         return None

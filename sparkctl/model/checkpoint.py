@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class CheckpointFiles:
     """``place`` is the path on the node that was asked for. ``is_there`` False: nothing is; None: it could not be told.
 
     ``files``: (name, bytes) of what may hold weights. ``index_total``: what the safetensors index says all of them come to.

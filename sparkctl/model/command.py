@@ -7,7 +7,7 @@ from collections.abc import Sequence
 _SHELLS = ("sh", "bash", "dash", "zsh", "ash")
 
 
-def script_at(words: Sequence[str]) -> int | None:
+def find_shell_script(words: Sequence[str]) -> int | None:
     """Return where in ``bash -lc SCRIPT`` the script stands, whatever follows it; None for a command that is no such shell.
 
     What follows reaches the script alone (``$0``, ``$1``): flags added to such a command reach nobody.

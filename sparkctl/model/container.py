@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sparkctl.model.plan import Label
+from sparkctl.model.plan import ContainerLabel
 
 
 class ContainerState(StrEnum):
@@ -21,7 +21,11 @@ class ContainerState(StrEnum):
     UNKNOWN = "unknown"  # a word that Docker did not have when this was written
 
 
-ENDED = (ContainerState.CREATED, ContainerState.EXITED, ContainerState.DEAD)  # what has no processes, for certain
+ENDED_STATES = (
+    ContainerState.CREATED,
+    ContainerState.EXITED,
+    ContainerState.DEAD,
+)  # what has no processes, for certain
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +56,11 @@ class Container:
         return next((value for key, value in self.labels if key == name), None)
 
     @property
-    def is_ours(self) -> bool:
+    def is_managed(self) -> bool:
         """Tell whether sparkctl made it, on whatever laptop."""
-        return self.label(Label.INSTANCE) is not None
+        return self.label(ContainerLabel.INSTANCE) is not None
 
     @property
     def is_alive(self) -> bool:
         """Tell whether its processes may exist: only what has certainly ended, or never ran, is not alive."""
-        return self.state not in ENDED
+        return self.state not in ENDED_STATES

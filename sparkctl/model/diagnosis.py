@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sparkctl.model.engine_facts import EngineFact
-from sparkctl.model.phase import PartTime, Phase
+from sparkctl.model.phase import Phase, PhaseDuration
 from sparkctl.model.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class Took:
+class ReportedDuration:
     """What the engine itself says a part took, in seconds."""
 
     what: str
@@ -19,7 +19,7 @@ class Took:
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
+class LogDiagnosis:
     """``engine`` None: no engine's log; ``ready``: readiness was reached at any time of the last run; ``verdict`` None:
     nothing went wrong that it did not live through. ``parts``: what each part of the start took by the stamps of its lines.
 
@@ -35,8 +35,8 @@ class Diagnosis:
     ready: bool
     verdict: Verdict | None
     facts: tuple[EngineFact, ...] = ()
-    parts: tuple[PartTime, ...] = ()
-    took: tuple[Took, ...] = ()
+    parts: tuple[PhaseDuration, ...] = ()
+    took: tuple[ReportedDuration, ...] = ()
     lines: int = 0
     runs: int = 1
     run_began: int = 1

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-BARE = "true"  # the value that stands for a flag without one
+BARE_FLAG_VALUE = "true"  # the value that stands for a flag without one
 
 
-class OptionKind(StrEnum):
+class DockerOptionKind(StrEnum):
     """How a flag takes its value."""
 
     FLAG = "flag"  # bare: true sets it
@@ -20,38 +20,38 @@ class OptionKind(StrEnum):
     LIST = "list"  # may be repeated
 
 
-DOCKER_OPTIONS: dict[str, OptionKind] = {
-    "add-host": OptionKind.LIST,
-    "cap-add": OptionKind.LIST,
-    "cap-drop": OptionKind.LIST,
-    "cpus": OptionKind.TEXT,
-    "cpuset-cpus": OptionKind.TEXT,
-    "group-add": OptionKind.LIST,
-    "hostname": OptionKind.TEXT,
-    "init": OptionKind.FLAG,
-    "log-driver": OptionKind.TEXT,
-    "log-opt": OptionKind.LIST,
-    "memory": OptionKind.TEXT,
-    "memory-swap": OptionKind.TEXT,
-    "oom-score-adj": OptionKind.TEXT,
-    "pid": OptionKind.TEXT,
-    "pids-limit": OptionKind.TEXT,
-    "privileged": OptionKind.FLAG,
-    "publish": OptionKind.LIST,
-    "read-only": OptionKind.FLAG,
-    "runtime": OptionKind.TEXT,
-    "security-opt": OptionKind.LIST,
-    "stop-signal": OptionKind.TEXT,
-    "tmpfs": OptionKind.LIST,
-    "user": OptionKind.TEXT,
-    "workdir": OptionKind.TEXT,
+DOCKER_OPTIONS: dict[str, DockerOptionKind] = {
+    "add-host": DockerOptionKind.LIST,
+    "cap-add": DockerOptionKind.LIST,
+    "cap-drop": DockerOptionKind.LIST,
+    "cpus": DockerOptionKind.TEXT,
+    "cpuset-cpus": DockerOptionKind.TEXT,
+    "group-add": DockerOptionKind.LIST,
+    "hostname": DockerOptionKind.TEXT,
+    "init": DockerOptionKind.FLAG,
+    "log-driver": DockerOptionKind.TEXT,
+    "log-opt": DockerOptionKind.LIST,
+    "memory": DockerOptionKind.TEXT,
+    "memory-swap": DockerOptionKind.TEXT,
+    "oom-score-adj": DockerOptionKind.TEXT,
+    "pid": DockerOptionKind.TEXT,
+    "pids-limit": DockerOptionKind.TEXT,
+    "privileged": DockerOptionKind.FLAG,
+    "publish": DockerOptionKind.LIST,
+    "read-only": DockerOptionKind.FLAG,
+    "runtime": DockerOptionKind.TEXT,
+    "security-opt": DockerOptionKind.LIST,
+    "stop-signal": DockerOptionKind.TEXT,
+    "tmpfs": DockerOptionKind.LIST,
+    "user": DockerOptionKind.TEXT,
+    "workdir": DockerOptionKind.TEXT,
 }
 
 _SIZE = r"-1|[0-9]{1,15}(\.[0-9]{1,6})?\s*[kmgtKMGT]?([iI]?[bB])?"
 _ADDRESS = r"\[[0-9a-fA-F:]+\]|[0-9.]+"
 
 # Values that Docker's API takes as numbers or in parts: what they look like, and an example.
-VALUES: dict[str, tuple[re.Pattern[str], str]] = {
+VALUE_PATTERNS: dict[str, tuple[re.Pattern[str], str]] = {
     "add-host": (re.compile(r"[^\s:=]+[:=]\S+"), "spark2:10.0.0.2"),
     "cpus": (re.compile(r"[0-9]{1,4}(\.[0-9]{1,9})?"), "4 or 1.5"),
     "log-opt": (re.compile(r"[^\s=]+=.*", re.DOTALL), "max-size=50m"),
@@ -67,7 +67,7 @@ VALUES: dict[str, tuple[re.Pattern[str], str]] = {
 }
 
 # Flags that are not options because the profile has a better place for them, or sparkctl must decide.
-ELSEWHERE: dict[str, str] = {
+FIELDS_INSTEAD_OF_OPTIONS: dict[str, str] = {
     "name": "it is the field container.name",
     "gpus": "it is the field container.gpus",
     "shm-size": "it is the field container.shm_size",

@@ -16,7 +16,7 @@ class ServedModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedEndpoint:
     """An instance that answers requests now. ``url`` is what OpenAI's clients call a base URL; it ends with ``/v1``.
 
     ``models`` is empty where it wants a key that nobody here knows; ``needs_key``: it refuses whoever has none.

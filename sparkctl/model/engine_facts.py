@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class FactName(StrEnum):
+class EngineFactName(StrEnum):
     """Closed. A value is text for a reader: ``1806336``, ``13.78``, ``native FP4``, ``FLASH_ATTN``."""
 
     ENGINE_VERSION = "engine_version"
@@ -27,6 +27,6 @@ class FactName(StrEnum):
 class EngineFact:
     """One fact. ``is_fallback``: the engine runs, on a slower path than this GPU has."""
 
-    name: FactName
+    name: EngineFactName
     value: str
     is_fallback: bool = False

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sparkctl.model.engine_facts import EngineFact
-from sparkctl.model.finding import Figure, Finding, Severity
-from sparkctl.model.fit import Fit
-from sparkctl.model.guard import GuardAct, GuardCoverage
+from sparkctl.model.finding import Finding, FindingEvidence, Severity
+from sparkctl.model.fit import MemoryFit
+from sparkctl.model.guard import GuardAction, GuardCoverage
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.log import LogLine
-from sparkctl.model.memory import Memory
-from sparkctl.model.metrics import Numbers
+from sparkctl.model.memory import MemoryReading
+from sparkctl.model.metrics import EngineMeter
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.phase import PartTime, Phase, Step
+from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.sample import Sample
-from sparkctl.model.switch import JournalView, SwitchPlan, SwitchStep
+from sparkctl.model.switch import SwitchJournalStatus, SwitchPlan, SwitchStep
 from sparkctl.model.verdict import Verdict
 
 
@@ -58,7 +58,7 @@ class MemorySampled:
 
     ts: float
     node: NodeName
-    memory: Memory
+    memory: MemoryReading
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ class CachesDropped:
 
     ts: float
     node: NodeName
-    before: Memory
-    after: Memory
+    before: MemoryReading
+    after: MemoryReading
     proven: bool | None
 
 
@@ -101,14 +101,14 @@ class ContainersListed:
 
 
 @dataclass(frozen=True, slots=True)
-class NumbersArrived:
+class MeterArrived:
     """What an engine did in the last seconds, by its container's id; ``numbers`` None: nothing is known. ``metrics_hint``:
     what to set in the profile to know more."""
 
     ts: float
     node: NodeName
     container: str
-    numbers: Numbers | None = None
+    numbers: EngineMeter | None = None
     metrics_hint: str | None = None
 
 
@@ -123,7 +123,7 @@ class FactsLearned:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanMade:
+class LaunchPlanned:
     """What is about to be done on one node."""
 
     ts: float
@@ -132,12 +132,12 @@ class PlanMade:
 
 
 @dataclass(frozen=True, slots=True)
-class FitJudged:
+class MemoryFitEvaluated:
     """Whether what is about to be done fits on a node. ``commands`` follow from the answer."""
 
     ts: float
     node: NodeName
-    fit: Fit
+    fit: MemoryFit
     commands: tuple[str, ...] = ()
 
 
@@ -154,7 +154,7 @@ class PhaseChanged:
     elapsed: float | None = None
     expected: float | None = None
     detail: str | None = None
-    expected_parts: tuple[PartTime, ...] = ()
+    expected_parts: tuple[PhaseDuration, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class GuardActed:
 
     ts: float
     node: NodeName
-    what: GuardAct
+    what: GuardAction
     why: str
     at: float
     instance: str | None = None
@@ -190,7 +190,7 @@ class GuardActed:
 
 
 @dataclass(frozen=True, slots=True)
-class GuardStood:
+class GuardStatusChanged:
     """Which instances the guard on a node watches: none where no guard runs; None where one may and cannot be asked."""
 
     ts: float
@@ -199,7 +199,7 @@ class GuardStood:
 
 
 @dataclass(frozen=True, slots=True)
-class Warned:
+class WarningEmitted:
     """Something the operator must see that does not end the work."""
 
     ts: float
@@ -209,7 +209,7 @@ class Warned:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FindingReported:
     """A finding, as a verb tells it. ``check`` is its kind, ``remedy`` a command or a sentence; see `model.finding`."""
 
     ts: float
@@ -219,11 +219,11 @@ class Found:
     message: str
     remedy: str | None = None
     instance: str | None = None
-    evidence: tuple[Figure, ...] = ()
+    evidence: tuple[FindingEvidence, ...] = ()
     since: float | None = None
 
     @classmethod
-    def of(cls, ts: float, one: Finding) -> Found:
+    def of(cls, ts: float, one: Finding) -> FindingReported:
         """Return a finding as an event."""
         return cls(
             ts, one.node, one.kind.value, one.severity, one.summary, one.remedy, one.instance, one.evidence, one.since
@@ -259,11 +259,11 @@ class SwitchFound:
 
     ts: float
     node: NodeName
-    view: JournalView
+    view: SwitchJournalStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class TransferProgressed:
     """How far something is that is carried from one node to another (`sync`), or through a measured link.
 
     ``node`` is where it goes, ``source`` where it comes from, ``what`` is carried. Bytes and bytes a second; ``left`` in
@@ -281,7 +281,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class MemoryReleased:
     """What became of the memory of an instance that was stopped on a node: the proof, or who still holds what.
 
     ``freed`` and ``missing`` in bytes, None where it could not be measured; ``holders`` are (who, bytes): processes of it
@@ -301,7 +301,7 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class CheckCompleted:
     """`doctor` is through with a node after ``seconds``: what it found there was told before, but for comparisons."""
 
     ts: float
@@ -310,7 +310,7 @@ class Examined:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommandEnded:
     """Always the last event of a verb; written as ``"event": "result"``."""
 
     ts: float
@@ -335,21 +335,21 @@ Event = (
     | SampleArrived
     | CachesDropped
     | ContainersListed
-    | NumbersArrived
+    | MeterArrived
     | FactsLearned
-    | PlanMade
-    | FitJudged
+    | LaunchPlanned
+    | MemoryFitEvaluated
     | PhaseChanged
     | LogArrived
     | GuardActed
-    | GuardStood
-    | Warned
-    | Found
-    | Moved
-    | Released
+    | GuardStatusChanged
+    | WarningEmitted
+    | FindingReported
+    | TransferProgressed
+    | MemoryReleased
     | SwitchPlanned
     | SwitchStepped
     | SwitchFound
-    | Examined
-    | Ended
+    | CheckCompleted
+    | CommandEnded
 )

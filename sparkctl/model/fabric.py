@@ -34,7 +34,7 @@ class NodeLanes:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class RouteEnd:
     """One Spark's end of the way: the lanes of networks on which all the others are, too; the first carries the sockets."""
 
     node: NodeName
@@ -52,22 +52,22 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class FabricRoute:
     """How the Sparks of one model reach each other, in the order of their ranks. ``is_fast``: over the ConnectX ports.
 
     ``cautions`` are sentences: what makes it slower than it could be.
     """
 
-    ends: tuple[End, ...]
+    ends: tuple[RouteEnd, ...]
     is_fast: bool
     cautions: tuple[str, ...] = ()
 
     @property
-    def head(self) -> End:
+    def head(self) -> RouteEnd:
         """The end of rank 0."""
         return self.ends[0]
 
-    def end_of(self, node: NodeName) -> End:
+    def route_end_of(self, node: NodeName) -> RouteEnd:
         """Return a node's end. Raises KeyError for one that is none of it."""
         for end in self.ends:
             if end.node == node:

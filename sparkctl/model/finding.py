@@ -62,7 +62,7 @@ class FindingKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class FindingEvidence:
     """One piece of evidence: ``value`` as text in ``unit``, and the ``origin`` that said it (nvml, meminfo, docker ...)."""
 
     name: str
@@ -85,11 +85,11 @@ class Finding:
     remedy: str | None = None
     _: KW_ONLY
     instance: str | None = None
-    evidence: tuple[Figure, ...] = ()
+    evidence: tuple[FindingEvidence, ...] = ()
     since: float | None = None
 
 
-def worst_first(findings: tuple[Finding, ...] | list[Finding]) -> tuple[Finding, ...]:
+def sort_by_severity(findings: tuple[Finding, ...] | list[Finding]) -> tuple[Finding, ...]:
     """Return them by severity, then in the order of `FindingKind`."""
     kinds = list(FindingKind)
     return tuple(sorted(findings, key=lambda one: (_WORST_FIRST.index(one.severity), kinds.index(one.kind))))

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sparkctl.model.node import NodeName
-from sparkctl.model.text import clean
-from sparkctl.model.units import gib
-from sparkctl.model.verdict import Edit
+from sparkctl.model.text import sanitize_line
+from sparkctl.model.units import format_gib
+from sparkctl.model.verdict import FieldChange
 
 
-class Answer(StrEnum):
+class FitOutcome(StrEnum):
     """What the sum comes to. ``if-stopped``: not beside what runs there. ``several-sparks``: it is for more Sparks than were
     asked, and fits on none alone. ``unknown``: a part of the sum is not known, so
     nothing is promised and nothing is refused."""
@@ -25,7 +25,7 @@ class Answer(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Obtained(StrEnum):
+class EstimateSource(StrEnum):
     """How a part of the sum is known, the surest first."""
 
     MEASURED = "measured"  # of the files on the node, or of its memory
@@ -38,7 +38,7 @@ class Obtained(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class EstimatePart:
     """One part of what a start claims. ``within``: it lies in the part before it that is not, and adds nothing of its own.
 
     ``words`` are its formula and where that comes from, in a sentence's words.
@@ -46,13 +46,13 @@ class Part:
 
     name: str
     size: int | None
-    obtained: Obtained
+    obtained: EstimateSource
     words: str = ""
     within: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class MemoryHolder:
     """A container that stands on the node. ``coming``: what it still takes until it is ready. ``is_replaced``: the start
     stops it first, and what it holds comes back."""
 
@@ -64,13 +64,13 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class MemoryBudget:
     """What a node has, live. ``droppable``: page cache among ``available`` that CUDA gets at once only after a drop."""
 
     total: int
     available: int
     droppable: int
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[MemoryHolder, ...] = ()
 
     @property
     def returned(self) -> int:
@@ -83,13 +83,13 @@ class Standing:
         return sum(one.coming for one in self.holders if not one.is_replaced)
 
     @property
-    def to_be_had(self) -> int:
+    def available_after_drop(self) -> int:
         """What the start finds, its page cache dropped and what it replaces gone."""
         return max(0, self.available + self.returned - self.coming)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class MeasuredPeak:
     """The last start of a profile that went well: what it took at its peak, and what the sum had said; None where it did not
     come out."""
 
@@ -98,7 +98,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class MemoryFit:
     """The answer for one node. ``need`` is the sum of the parts, None where one is not known; ``floor`` what must be left of
     MemAvailable beside it. ``standing`` None: the node did not say what it has.
 
@@ -111,13 +111,13 @@ class Fit:
 
     node: NodeName
     profile: str
-    answer: Answer
-    parts: tuple[Part, ...] = ()
-    standing: Standing | None = None
+    answer: FitOutcome
+    parts: tuple[EstimatePart, ...] = ()
+    standing: MemoryBudget | None = None
     floor: int = 0
     stops: tuple[str, ...] = ()
-    largest: Edit | None = None
-    least: Edit | None = None
+    largest: FieldChange | None = None
+    least: FieldChange | None = None
     lacking: int = 0
     cautions: tuple[str, ...] = ()
     estimated: int | None = None
@@ -135,7 +135,7 @@ class Fit:
         """What is left beyond the floor, negative where it is short; None where it cannot be told."""
         if self.need is None or self.standing is None:
             return None
-        left = self.standing.to_be_had - self.floor - self.need
+        left = self.standing.available_after_drop - self.floor - self.need
         return min(left, -self.lacking) if self.lacking else left
 
     @property
@@ -146,42 +146,44 @@ class Fit:
     @property
     def guessed(self) -> int:
         """What of the sum is only estimated."""
-        return sum(part.size or 0 for part in self.parts if part.obtained is Obtained.ESTIMATE and not part.within)
+        return sum(
+            part.size or 0 for part in self.parts if part.obtained is EstimateSource.ESTIMATE and not part.within
+        )
 
     @property
     def is_tight(self) -> bool:
         """Tell whether it fits with less to spare than half of what is only estimated: it may not."""
-        fits = self.answer in (Answer.FITS, Answer.AFTER_DROP_CACHES)
+        fits = self.answer in (FitOutcome.FITS, FitOutcome.AFTER_DROP_CACHES)
         return fits and self.margin is not None and self.margin < self.guessed // 2
 
     @property
     def is_refused(self) -> bool:
         """Tell whether a start is refused: by `up` only where the model is there, for what cannot be loaded takes nothing."""
-        return self.answer in (Answer.IF_STOPPED, Answer.SHORT, Answer.SEVERAL)
+        return self.answer in (FitOutcome.IF_STOPPED, FitOutcome.SHORT, FitOutcome.SEVERAL)
 
     @property
     def sentence(self) -> str:
         """The answer in words."""
-        spare, needs, it = gib(self.margin or 0), "", self.profile
+        spare, needs, it = format_gib(self.margin or 0), "", self.profile
         if self.sparks > 1:
             needs = f"{self.profile} needs {self.sparks} Sparks: "
-            it = "its share" if self.need is None else f"its share of {gib(self.need)}"
+            it = "its share" if self.need is None else f"its share of {format_gib(self.need)}"
         match self.answer:
-            case Answer.FITS:
+            case FitOutcome.FITS:
                 return f"{needs}{it} fits on {self.node}, with {spare} to spare"
-            case Answer.AFTER_DROP_CACHES:
+            case FitOutcome.AFTER_DROP_CACHES:
                 return f"{needs}{it} fits on {self.node} once the page cache is dropped, with {spare} to spare"
-            case Answer.IF_STOPPED:
-                who = f"{clean(' and '.join(self.stops))} {'stops' if len(self.stops) == 1 else 'stop'}"
-                return f"{needs}{it} fits on {self.node} only if {who}: short by {gib(self.short_by)}"
-            case Answer.SHORT:
-                return f"{needs}{it} does not fit on {self.node}: short by {gib(self.short_by)}"
-            case Answer.SEVERAL:
+            case FitOutcome.IF_STOPPED:
+                who = f"{sanitize_line(' and '.join(self.stops))} {'stops' if len(self.stops) == 1 else 'stop'}"
+                return f"{needs}{it} fits on {self.node} only if {who}: short by {format_gib(self.short_by)}"
+            case FitOutcome.SHORT:
+                return f"{needs}{it} does not fit on {self.node}: short by {format_gib(self.short_by)}"
+            case FitOutcome.SEVERAL:
                 return f"{self.profile} does not fit on {self.node} alone: it needs {self.sparks} Sparks{self.each}"
-            case Answer.UNKNOWN:
+            case FitOutcome.UNKNOWN:
                 return f"{needs}whether {it} fits on {self.node} is not known"
 
     @property
     def each(self) -> str:
         """What each of several Sparks gives, in words; empty where it is not known."""
-        return "" if self.need is None else f", {gib(self.need)} on each"
+        return "" if self.need is None else f", {format_gib(self.need)} on each"

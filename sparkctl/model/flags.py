@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class Takes(StrEnum):
+class FlagArity(StrEnum):
     """How many words follow a flag."""
 
     NONE = "none"  # a switch
@@ -17,7 +17,7 @@ class Takes(StrEnum):
     ANY = "any"  # none, one or many
 
 
-class ValueType(StrEnum):
+class FlagValueType(StrEnum):
     """What the parser makes of a value; anything else it takes as text."""
 
     TEXT = "text"
@@ -30,7 +30,7 @@ class ValueType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class EngineFlag:
     """``choices`` are refused by the parser, ``values`` only after it (None: any). ``keys``: of a JSON value, with what each
     may be (empty: anything). ``hidden``: aliases that are still taken and no longer shown. ``nullable``: the word None is
     taken, too. ``default`` as text, None: none, or one that is no short word."""
@@ -38,8 +38,8 @@ class Flag:
     name: str
     aliases: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
-    takes: Takes = Takes.ONE
-    type: ValueType = ValueType.TEXT
+    takes: FlagArity = FlagArity.ONE
+    type: FlagValueType = FlagValueType.TEXT
     nullable: bool = False
     choices: tuple[str, ...] | None = None
     values: tuple[str, ...] | None = None
@@ -70,17 +70,17 @@ class FlagCatalogue:
     engine: str
     version: str
     origin: str
-    flags: tuple[Flag, ...]
+    flags: tuple[EngineFlag, ...]
     abbreviations: bool = True
     underscores: bool = False
     dotted: bool = False
     partial: bool = False
-    by_name: dict[str, Flag] = field(default_factory=dict, compare=False, repr=False)
+    by_name: dict[str, EngineFlag] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         self.by_name.update((name, flag) for flag in self.flags for name in flag.spellings)
 
 
-def version_key(version: str) -> tuple[int, ...]:
+def parse_version(version: str) -> tuple[int, ...]:
     """Return a version as numbers, for order and distance: the first three of ``0.19.2rc1``."""
     return tuple(int(part) for part in _PARTS.findall(version)[:3])

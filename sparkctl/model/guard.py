@@ -10,7 +10,7 @@ from sparkctl.model.units import MIB
 DEFAULT_FLOOR = 512 * MIB  # of MemAvailable: a good configuration may live near 1 GiB
 
 
-OUT_OF_TIME = "its time limit"  # how the guard's reason for an ended watch begins where its time was over
+LEASE_EXPIRED = "its time limit"  # how the guard's reason for an ended watch begins where its time was over
 
 
 class GuardRole(StrEnum):
@@ -20,14 +20,14 @@ class GuardRole(StrEnum):
     SERVING = "serving"
 
 
-class GuardLevel(StrEnum):
+class GuardAlertLevel(StrEnum):
     """How a watch stands."""
 
     CALM = "calm"
     WARNED = "warned"
 
 
-class GuardAct(StrEnum):
+class GuardAction(StrEnum):
     """What the guard did, or could not do."""
 
     WARNED = "warned"
@@ -70,7 +70,7 @@ class GuardEvent:
     both None while it did not fall."""
 
     at: float
-    what: GuardAct
+    what: GuardAction
     why: str
     container: str | None = None
     instance: str | None = None
@@ -81,7 +81,7 @@ class GuardEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class GuardReading:
+class GuardMemoryReading:
     """The node's memory at a moment."""
 
     at: float
@@ -121,7 +121,7 @@ class GuardWatch:
     health: str | None = None
     cache_below: int | None = None
     weights: bool | None = None
-    level: GuardLevel | None = None
+    level: GuardAlertLevel | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class GuardState:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class GuardReceipt:
     """What the guard left of an ended container.
 
     ``reaction`` is the seconds from the moment at which MemAvailable crossed the floor (between two readings:
@@ -154,7 +154,7 @@ class Receipt:
 
     container: str
     at: float
-    did: GuardAct
+    did: GuardAction
     why: str
     available: int
     floor: int
@@ -166,12 +166,12 @@ class Receipt:
     to_zero: float | None = None
     reaction: float | None = None
     answer: int | None = None
-    samples: tuple[GuardReading, ...] = ()
+    samples: tuple[GuardMemoryReading, ...] = ()
     events: tuple[GuardEvent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class GuardStarted:
+class GuardProcess:
     """The guard that runs on a node now. ``already``: it did before we came."""
 
     socket: str
@@ -180,7 +180,7 @@ class GuardStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class GuardRefused:
+class GuardRefusal:
     """What the guard will not do, in its own sentence: a start, or one command."""
 
     what: str

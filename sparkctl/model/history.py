@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 from sparkctl.model.node import NodeName
-from sparkctl.model.phase import Expectation, PartTime
+from sparkctl.model.phase import ExpectedDurations, PhaseDuration
 from sparkctl.model.verdict import Verdict
 
 
-class Kind(StrEnum):
+class OperationKind(StrEnum):
     """What an operation was."""
 
     START = "start"
@@ -19,7 +19,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class NodeResult:
     """One instance's part of an operation on one node: of a model over several Sparks each has its own.
 
     ``available_before``: MemAvailable just before its container was created; ``peak`` and ``settled``: what the start took at
@@ -46,23 +46,23 @@ class Share:
     seconds: float | None = None
     cause: str | None = None
     has_joined: bool | None = None
-    parts: tuple[PartTime, ...] = ()
+    parts: tuple[PhaseDuration, ...] = ()
     accept_length: float | None = None
     tokens_per_second: float | None = None
     receipt: str | None = None
     log: str | None = None
 
-    def with_more(self, more: Share) -> Share:
+    def merge_result(self, more: NodeResult) -> NodeResult:
         """Return both in one: what ``more`` knows counts."""
         told = {one.name: getattr(more, one.name) for one in fields(more)}
-        return Share(
+        return NodeResult(
             **{one.name: getattr(self, one.name) for one in fields(self)}
             | {name: value for name, value in told.items() if value not in (None, ())}
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class StepRecord:
     """A step of a switch: ``seconds`` after its beginning, and what proved it."""
 
     step: str
@@ -72,7 +72,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class OperationRecord:
     """One row of the history. ``id`` is its number, ``parent`` that of the switch it was a part of.
 
     ``hash`` and ``text`` are the profile's, with ``--set`` in it and without secrets; ``command`` asks for the same again.
@@ -82,7 +82,7 @@ class Operation:
     """
 
     id: int
-    kind: Kind
+    kind: OperationKind
     began: float
     operator: str
     nodes: tuple[NodeName, ...]
@@ -102,17 +102,17 @@ class Operation:
     why: str | None = None
     hint: str | None = None
     verdict: Verdict | None = None
-    usual: Expectation = field(default_factory=Expectation)
-    moments: tuple[Moment, ...] = ()
-    shares: tuple[Share, ...] = ()
+    usual: ExpectedDurations = field(default_factory=ExpectedDurations)
+    moments: tuple[StepRecord, ...] = ()
+    shares: tuple[NodeResult, ...] = ()
     is_running: bool | None = None
 
     @property
-    def is_good(self) -> bool:
+    def has_succeeded(self) -> bool:
         """Tell whether it came to the end that was wanted."""
         return self.outcome in ("ready", "done", "detached")
 
     @property
     def has_failed(self) -> bool:
         """Tell whether it did not, or nobody knows; what goes on has not failed."""
-        return not self.is_good and not self.is_running
+        return not self.has_succeeded and not self.is_running

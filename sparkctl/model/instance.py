@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkctl.model.container import ENDED, ContainerState
+from sparkctl.model.container import ENDED_STATES, ContainerState
 from sparkctl.model.engine_facts import EngineFact
-from sparkctl.model.metrics import Numbers
+from sparkctl.model.metrics import EngineMeter
 from sparkctl.model.node import NodeName
-from sparkctl.model.per_step import PerStep
+from sparkctl.model.per_step import DecodeStepSpec
 from sparkctl.model.phase import Phase, Step
 
 
@@ -42,12 +42,12 @@ class InstanceView:
     detail: str | None = None
     container_id: str | None = None
     port: int | None = None
-    numbers: Numbers | None = None
+    numbers: EngineMeter | None = None
     metrics_hint: str | None = None
     restarts: int | None = None
     nccl: tuple[tuple[str, str], ...] | None = None
     expected: int | None = None
-    per_step: PerStep | None = None
+    per_step: DecodeStepSpec | None = None
     facts: tuple[EngineFact, ...] = ()
     rank: str | None = None
     nodes: tuple[NodeName, ...] = ()
@@ -55,18 +55,18 @@ class InstanceView:
     is_kept: bool = False
 
     @property
-    def place(self) -> tuple[int, int] | None:
+    def rank_position(self) -> tuple[int, int] | None:
         """Which of how many ranks it is, the head being 0; None for one Spark alone."""
         if self.rank is None:
             return None
         index, _, count = self.rank.partition("/")
         return int(index), int(count)
 
-    def variable(self, name: str) -> str | None:
+    def get_nccl_variable(self, name: str) -> str | None:
         """Return one NCCL_IB_* variable of its environment; None where it is not set or was not read."""
         return next((value for key, value in self.nccl or () if key == name), None)
 
     @property
     def is_alive(self) -> bool:
         """Tell whether its processes may exist."""
-        return self.state not in ENDED
+        return self.state not in ENDED_STATES

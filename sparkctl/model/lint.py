@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 # Where in a profile: keys and indices, as in ("args", "tp") or ("command", 3).
-Where = tuple[str | int, ...]
+FieldPath = tuple[str | int, ...]
 
 
-class Level(StrEnum):
+class LintSeverity(StrEnum):
     """Error: the engine refuses to start. Warning: it may go wrong. Info: good to know."""
 
     ERROR = "error"
@@ -17,7 +17,7 @@ class Level(StrEnum):
     INFO = "info"
 
 
-class Lint(StrEnum):
+class LintRule(StrEnum):
     """Closed. Documented in the README."""
 
     PROFILE = "profile"  # the file itself: YAML, keys, values
@@ -46,7 +46,7 @@ class Lint(StrEnum):
     ENGINE_VERSION = "engine-version"
 
 
-class ChangeKind(StrEnum):
+class LintFixKind(StrEnum):
     """How a file is mended."""
 
     RENAME = "rename"  # the key at ``where`` becomes ``text``
@@ -55,25 +55,25 @@ class ChangeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LintFix:
     """One edit that alters nothing but what is wrong."""
 
-    kind: ChangeKind
-    where: Where
+    kind: LintFixKind
+    where: FieldPath
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class LintMessage:
     """``on_key``: it is about the key at ``where``, else about its value. ``flag``: as it was written, empty where it is about
     none. ``setting``: the ``field=value`` that mends it for one start. ``change``: the edit that mends the file, where one is
     safe."""
 
-    kind: Lint
-    level: Level
-    where: Where
+    kind: LintRule
+    level: LintSeverity
+    where: FieldPath
     message: str
     on_key: bool = True
     flag: str = ""
     setting: str | None = None
-    change: Change | None = None
+    change: LintFix | None = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemoryReading:
     """One reading.
 
     ``page_cache`` is Cached + Buffers + SReclaimable - Shmem: what lies there for files, some of it not to be had now. It
@@ -38,7 +38,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class BeforeStart:
+class MemoryBeforeStart:
     """What a node had just before something was started: MemAvailable, and what all processes held (None: not known)."""
 
     available: int

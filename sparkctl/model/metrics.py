@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Estimator(StrEnum):
+class MeterSource(StrEnum):
     """Where a figure comes from. Two estimators need not agree to the last digit, so each figure names its own."""
 
     COUNTERS = "counters"  # differences of the engine's counters in the window
@@ -18,7 +18,7 @@ class Estimator(StrEnum):
     LOG = "log"  # its log lines in the window
 
 
-class Activity(StrEnum):
+class EngineActivity(StrEnum):
     """What the engine did in the window."""
 
     DECODING = "decoding"
@@ -37,14 +37,14 @@ class Histogram:
         """Observations in all."""
         return self.buckets[-1][1] if self.buckets else 0.0
 
-    def since(self, earlier: Histogram) -> Histogram | None:
+    def subtract(self, earlier: Histogram) -> Histogram | None:
         """Return what was observed after ``earlier``, None where the two do not belong together."""
         if [bound for bound, _ in self.buckets] != [bound for bound, _ in earlier.buckets]:
             return None
         pairs = zip(self.buckets, earlier.buckets, strict=True)
         return Histogram(tuple((bound, now - before) for (bound, now), (_, before) in pairs))
 
-    def quantile(self, share: float) -> float | None:
+    def estimate_quantile(self, share: float) -> float | None:
         """Return the value that ``share`` (0..1) of the observations do not exceed, None without observations.
 
         Linear within its bucket, from 0 in the first, as Prometheus' histogram_quantile does; in the last, open bucket
@@ -118,7 +118,7 @@ class EngineMetrics:
         )
 
 
-class LineKind(StrEnum):
+class StatsLineKind(StrEnum):
     """Which of an engine's stats lines it is."""
 
     DECODE = "decode"
@@ -132,7 +132,7 @@ class LineKind(StrEnum):
 class StatsLine:
     """What one stats line says. ``source`` tells apart parts that report side by side (engine number, slot)."""
 
-    kind: LineKind
+    kind: StatsLineKind
     source: str = ""
     generation_rate: float | None = None
     prompt_rate: float | None = None
@@ -152,13 +152,13 @@ class StatsLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Acceptance:
+class DraftAcceptance:
     """How drafts fared in the window. ``length`` and ``rate`` are None where there was no draft to judge."""
 
     length: float | None
     rate: float | None
     per_position: tuple[float, ...] | None
-    estimator: Estimator
+    estimator: MeterSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,16 +171,16 @@ class Quantiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class EngineMeter:
     """An engine in the window. While ``idle`` its rates are 0 and there is no acceptance; nothing of before is held.
 
     ``steps`` are decode steps of the engine (forward passes) per second, all running requests served by each.
     ``seconds`` is the stretch that the figures cover.
     """
 
-    activity: Activity | None = None
+    activity: EngineActivity | None = None
     seconds: float | None = None
-    estimator: Estimator | None = None
+    estimator: MeterSource | None = None
     generation_rate: float | None = None
     prompt_rate: float | None = None
     steps: float | None = None
@@ -190,6 +190,6 @@ class Numbers:
     kv_usage: float | None = None
     kv_tokens: float | None = None
     prefix_hit_rate: float | None = None
-    acceptance: Acceptance | None = None
+    acceptance: DraftAcceptance | None = None
     ttft: Quantiles | None = None
     inter_token: Quantiles | None = None

@@ -8,7 +8,7 @@ from typing import NewType
 
 NodeName = NewType("NodeName", str)
 
-SPEC_BANDWIDTH_GB_S = 273.0  # GB10: 256 bit LPDDR5x-8533
+GB10_BANDWIDTH_GB_S = 273.0  # GB10: 256 bit LPDDR5x-8533
 LOCAL_HOST = "local"
 
 
@@ -33,7 +33,7 @@ class Node:
     port: int | None = None
     identity: str | None = None
     jump: str | None = None
-    memory_bandwidth_gb_s: float = SPEC_BANDWIDTH_GB_S
+    memory_bandwidth_gb_s: float = GB10_BANDWIDTH_GB_S
     models: str | None = None  # directory of the models on the node, ~ is the node user's home
     fabric: str | None = None  # interface of the link to the other Spark
     known_hosts: str | None = None  # another known_hosts file than ~/.ssh/known_hosts

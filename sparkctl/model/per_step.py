@@ -15,7 +15,7 @@ class RoutedExperts:
 
 
 @dataclass(frozen=True, slots=True)
-class PerStep:
+class DecodeStepSpec:
     """Bytes and counts of the whole model, as the profile and the engine's flags have them; None is "not known".
 
     ``draft_tokens`` are drafted per step and request, beside the bonus token; ``draft_passes`` is how often a step runs

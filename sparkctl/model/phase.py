@@ -22,7 +22,7 @@ class Phase(StrEnum):
     UNKNOWN = "unknown"
 
     @property
-    def rank(self) -> int:
+    def order(self) -> int:
         """Order along a start; a phase is never left for one of a lower rank."""
         return _ORDER.index(self)
 
@@ -41,7 +41,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class PartTime:
+class PhaseDuration:
     """What a part of a start took or usually takes, in seconds: of a phase, or of the step of this name in it."""
 
     phase: Phase
@@ -49,14 +49,14 @@ class PartTime:
     seconds: float
 
     @property
-    def part(self) -> tuple[Phase, str | None]:
+    def key(self) -> tuple[Phase, str | None]:
         """Which part that is."""
         return self.phase, self.step
 
 
 @dataclass(frozen=True, slots=True)
-class Expectation:
+class ExpectedDurations:
     """What a start usually takes, in seconds, and its ``parts`` in their order; None and empty where that is not known."""
 
     seconds: float | None = None
-    parts: tuple[PartTime, ...] = ()
+    parts: tuple[PhaseDuration, ...] = ()

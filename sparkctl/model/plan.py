@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from sparkctl.model.guard import DEFAULT_FLOOR
 from sparkctl.model.node import NodeName
-from sparkctl.model.secrets import findable, secret_arguments, secret_values
+from sparkctl.model.secrets import find_secret_arguments, find_secret_values, list_secret_spellings
 
 
-class Label:
+class ContainerLabel:
     """The labels that are the only state: two operators, or a reinstalled laptop, read the same truth."""
 
     PREFIX = "dev.sparkctl."
@@ -44,7 +44,7 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True)
-class DockerRun:
+class DockerRunSpec:
     """What ``docker run`` was given for a container, as Docker remembers it; values as in `LaunchPlan`, secrets and all."""
 
     name: str
@@ -64,7 +64,7 @@ class DockerRun:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadyRule:
+class ReadinessRule:
     """When an instance counts as ready: the line was seen AND the path answers AND a token came.
 
     ``line``: regex searched in the cleaned line, None = no line is waited for. ``health``: path that must answer 2xx
@@ -78,17 +78,17 @@ class ReadyRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ReadinessTarget:
     """What asking an instance takes: ``port`` on the node (None: nothing of it is reachable), its rule, name and key."""
 
     port: int | None
-    ready: ReadyRule
+    ready: ReadinessRule
     served_model: str | None = None
     api_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Timeouts:
+class PhaseTimeouts:
     """How long each phase may last, in seconds, before the start counts as timed out."""
 
     creating: float = 120.0  # create + start calls
@@ -140,8 +140,8 @@ class LaunchPlan:
     port: int | None
     served_model: str | None
     api_key: str | None
-    ready: ReadyRule
-    timeouts: Timeouts
+    ready: ReadinessRule
+    timeouts: PhaseTimeouts
     drop_caches: bool
     stop_grace: float
     expected_memory: int | None
@@ -160,7 +160,7 @@ class LaunchPlan:
         """
         return node_port(self.port, self.network, self.options)
 
-    def flag(self, name: str) -> str | None:
+    def get_flag_value(self, name: str) -> str | None:
         """Return what a flag of the command is set to, given without its dashes; the last one counts. None: not set, or a
         switch."""
         found, wanted = None, name.replace("_", "-")
@@ -171,16 +171,16 @@ class LaunchPlan:
         return None if found is None or found.startswith("--") else found
 
     @property
-    def known_secrets(self) -> frozenset[str]:
+    def collect_secrets(self) -> frozenset[str]:
         """Every secret value in the plan, in the forms in which it may turn up: for masking whatever comes of it."""
         words = [*(self.entrypoint or "").split(), *self.command]
-        own = findable([*self.secrets, self.api_key or ""])
-        return own | secret_values(self.env) | secret_arguments(words) | secret_values(self.options)
+        own = list_secret_spellings([*self.secrets, self.api_key or ""])
+        return own | find_secret_values(self.env) | find_secret_arguments(words) | find_secret_values(self.options)
 
     @property
-    def service(self) -> Service:
+    def service(self) -> ReadinessTarget:
         """How to ask the instance whether it is ready."""
-        return Service(self.node_port, self.ready, self.served_model, self.api_key)
+        return ReadinessTarget(self.node_port, self.ready, self.served_model, self.api_key)
 
 
 def node_port(port: int | None, network: str | None, options: tuple[tuple[str, str], ...]) -> int | None:

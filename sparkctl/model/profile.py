@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sparkctl.model.per_step import RoutedExperts
-from sparkctl.model.plan import GuardRule, Timeouts
+from sparkctl.model.plan import GuardRule, PhaseTimeouts
 
 
 @dataclass(frozen=True, slots=True)
-class JsonText:
+class JsonValue:
     """A map in ``args:``, already written as compact JSON."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class FlagValues:
     """Several values behind one flag: ``--cuda-graph-bs 1 2 4``. In a file a list in a list, ``[[1, 2, 4]]``."""
 
     words: tuple[str, ...]
@@ -24,11 +24,11 @@ class Values:
 
 # An argument's value: True is a bare flag, False leaves it out, a tuple repeats the flag, a JsonText is one JSON word,
 # Values are the words behind one flag.
-ArgValue = str | bool | JsonText | Values | tuple[str, ...]
+ArgValue = str | bool | JsonValue | FlagValues | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ModelSpec:
     """``path`` is a path in the container or a hub id. Sizes in bytes, of the whole model; parameters are plain counts.
 
     ``draft_weights``: the draft model or head, beside ``weights``. ``kv_per_token``: what one token of context takes.
@@ -60,7 +60,7 @@ class ContainerOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class StartRules:
+class StartOptions:
     """``ready_line``/``health``: None = the engine's own, "none" = not asked. ``probe``: None = the engine's own.
     ``guard``: None = off."""
 
@@ -69,7 +69,7 @@ class StartRules:
     health: str | None = None
     probe: str | None = None
     prompt: str | None = None
-    timeouts: Timeouts = field(default_factory=Timeouts)
+    timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
     expected: float | None = None  # usual seconds to ready, until history knows better
     guard: GuardRule | None = field(default_factory=GuardRule)
 
@@ -87,7 +87,7 @@ class Profile:
     origin: str
     shipped: bool
     title: str | None = None
-    model: Model = field(default_factory=Model)
+    model: ModelSpec = field(default_factory=ModelSpec)
     nodes: int = 1
     port: int | None = None
     command: tuple[str, ...] | None = None
@@ -98,12 +98,12 @@ class Profile:
     container: ContainerOptions = field(default_factory=ContainerOptions)
     expected_memory: int | None = None
     floor_memory: int | None = None
-    start: StartRules = field(default_factory=StartRules)
+    start: StartOptions = field(default_factory=StartOptions)
     stop_grace: float = 30.0
     liveness: str | None = None  # "none": not asked for a token while it is idle
     notes: str | None = None
     source: str | None = None
-    extra: tuple[tuple[str, JsonText], ...] = ()  # what an import found and sparkctl has no use for; only kept
+    extra: tuple[tuple[str, JsonValue], ...] = ()  # what an import found and sparkctl has no use for; only kept
     engine_version: str | None = None
     draft_workspace: str | None = None  # "before-weights": the image takes a draft's workspace before it loads
     patched_flags: tuple[str, ...] = ()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkctl.model.memory import Memory
+from sparkctl.model.memory import MemoryReading
 
 _UNIFIED = "GB10"
 
 
 @dataclass(frozen=True, slots=True)
-class Pressure:
+class MemoryPressure:
     """Share of the last ten seconds that some, or all, tasks waited for memory; totals in microseconds."""
 
     some: float | None = None
@@ -39,12 +39,12 @@ class MemoryDetail:
     pswpout: int | None = None
     pgmajfault: int | None = None
     oom_kill: int | None = None
-    pressure: Pressure | None = None
+    pressure: MemoryPressure | None = None
     blocks: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class CpuCluster:
     """Cores of one kind. ``capacity`` is the kernel's measure of one (1024 is the fastest), or its highest clock in kHz."""
 
     capacity: int | None = None
@@ -58,7 +58,7 @@ class Cpu:
 
     busy: float | None = None
     cores: tuple[float | None, ...] = ()
-    clusters: tuple[Cluster, ...] = ()
+    clusters: tuple[CpuCluster, ...] = ()
     load: tuple[float, ...] | None = None
 
 
@@ -103,7 +103,7 @@ class Gpu:
     bandwidth_peak: int | None = None
 
     @property
-    def shares_memory(self) -> bool:
+    def has_unified_memory(self) -> bool:
         """Tell whether its memory is the machine's own: it has no figure for it, or is known for one that is wrong."""
         return self.memory_total is None or _UNIFIED in (self.name or "")
 
@@ -138,7 +138,7 @@ class Temperature:
 
 
 @dataclass(frozen=True, slots=True)
-class DiskRoom:
+class DiskSpace:
     """Room on the filesystem of a path."""
 
     path: str
@@ -147,7 +147,7 @@ class DiskRoom:
 
 
 @dataclass(frozen=True, slots=True)
-class NetLink:
+class NetworkInterface:
     """A network interface: speed in Mb/s; counters and rates (bytes/s) of what the kernel saw, so without RDMA.
 
     ``networks`` are the IPv4 networks that it reaches without a gateway, as 192.168.100.0/24.
@@ -167,7 +167,7 @@ class NetLink:
 
 
 @dataclass(frozen=True, slots=True)
-class Gid:
+class RdmaGid:
     """An address that an RDMA port answers to, IPv4 where it is one; ``type`` is the kernel's word, as RoCE v2."""
 
     index: int
@@ -176,7 +176,7 @@ class Gid:
 
 
 @dataclass(frozen=True, slots=True)
-class RdmaPort:
+class RdmaLane:
     """One function of a ConnectX: bytes and bytes/s of RDMA, its error counters by the driver's names, its addresses."""
 
     name: str
@@ -189,7 +189,7 @@ class RdmaPort:
     receive_rate: float | None = None
     send_rate: float | None = None
     errors: tuple[tuple[str, int | None], ...] = ()
-    gids: tuple[Gid, ...] | None = None
+    gids: tuple[RdmaGid, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ class Sample:
     sequence: int
     time: float
     uptime: float
-    memory: Memory | None = None
+    memory: MemoryReading | None = None
     detail: MemoryDetail | None = None
     cpu: Cpu | None = None
     gpus: tuple[Gpu, ...] | None = None
@@ -212,9 +212,9 @@ class Sample:
     gpu_silent_for: float | None = None
     processes: tuple[Process, ...] | None = None
     temperatures: tuple[Temperature, ...] | None = None
-    disks: tuple[DiskRoom, ...] | None = None
-    links: tuple[NetLink, ...] | None = None
-    rdma: tuple[RdmaPort, ...] | None = None
+    disks: tuple[DiskSpace, ...] | None = None
+    links: tuple[NetworkInterface, ...] | None = None
+    rdma: tuple[RdmaLane, ...] | None = None
     devices_silent_for: float | None = None
     spent: float | None = None
     psutil: str | None = None
@@ -227,7 +227,7 @@ class Sample:
             return None
         held = 0
         for gpu in self.gpus:
-            for process in (gpu.processes or ()) if gpu.shares_memory else ():
+            for process in (gpu.processes or ()) if gpu.has_unified_memory else ():
                 if process.memory is None:
                     return None
                 held += process.memory
@@ -242,7 +242,7 @@ class Sample:
             return None
         return self.detail.anonymous + (self.detail.shared or 0)
 
-    def held_by(self, container: str) -> int | None:
+    def get_container_memory(self, container: str) -> int | None:
         """Return the bytes a container's processes hold, CPU and GPU side together; None where a part is not known.
 
         No process of it listed is not known, too: it may have started after the list was made.
@@ -279,7 +279,7 @@ class MemoryBar:
     unaccounted: int | None = None
 
 
-def memory_bar(memory: Memory, gpu_memory: int | None, process_memory: int | None = None) -> MemoryBar:
+def memory_bar(memory: MemoryReading, gpu_memory: int | None, process_memory: int | None = None) -> MemoryBar:
     """Return the four parts: free as the kernel has it, the reclaimable above it, the GPU's processes, and the rest."""
     free = min(max(0, memory.free), memory.total)
     cache = memory.reclaimable

@@ -248,30 +248,30 @@ def _is_secret_in_log(name: str, sign: str, before: str) -> bool:
     return _STRONG.search(plain) is not None
 
 
-def is_token(text: str) -> bool:
+def contains_token(text: str) -> bool:
     """Tell whether something in ``text`` has the shape of a known token."""
     return _SHAPED_SECRET.search(text) is not None
 
 
-def secret_values(env: Mapping[str, str] | Iterable[tuple[str, str]]) -> frozenset[str]:
+def find_secret_values(env: Mapping[str, str] | Iterable[tuple[str, str]]) -> frozenset[str]:
     """Return what must not be seen of these entries: the values of those named like secrets, and secrets in others."""
     found: set[str] = set()
     for name, value in env.items() if isinstance(env, Mapping) else env:
         found.update([value] if is_secret_name(name) else ())
         found.update(_inside(value))
-    return findable(found)
+    return list_secret_spellings(found)
 
 
-def secret_arguments(argv: Iterable[str]) -> frozenset[str]:
+def find_secret_arguments(argv: Iterable[str]) -> frozenset[str]:
     """Return the values of flags named like secrets, ``--api-key V`` and ``--api-key=V``, and secrets inside words."""
     words = tuple(argv)
     found = {word for word, secret in zip(words, _after_secret_flag(words), strict=True) if secret}
     for word in words:
         found.update(_inside(word))
-    return findable(found)
+    return list_secret_spellings(found)
 
 
-def findable(values: Iterable[str]) -> frozenset[str]:
+def list_secret_spellings(values: Iterable[str]) -> frozenset[str]:
     """Return the values as they may turn up in a text: whole, line by line, and as JSON and URLs write them.
 
     What is too short to be looked for is left out.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def closest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:
+def find_closest_match(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the choice nearest to ``word``, None where none is near. Case, dashes and underscores do not count.
 
     ``cutoff``: how alike they have to be, from 0 to 1 (difflib's ratio).
@@ -19,9 +19,9 @@ def closest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str | Non
     return folded[near[0]] if near else None
 
 
-def did_you_mean(word: str, choices: Iterable[str]) -> str:
+def format_did_you_mean(word: str, choices: Iterable[str]) -> str:
     """Return ``; did you mean `port`?``, or an empty string where nothing is near."""
-    near = closest(word, choices)
+    near = find_closest_match(word, choices)
     return f"; did you mean `{near}`?" if near is not None and near != word else ""
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sparkctl.model.fit import Fit
+from sparkctl.model.fit import MemoryFit
 from sparkctl.model.node import NodeName
 
 
-class Conflict(StrEnum):
+class SwitchConflict(StrEnum):
     """Why something has to go before the new one can come."""
 
     MEMORY = "memory"  # the fit calculation: not both
@@ -38,13 +38,13 @@ class SwitchStep(StrEnum):
     LEFT = "left"  # the wreck was asked for
 
 
-FORWARD = (
+FORWARD_STEPS = (
     SwitchStep.CHECKING, SwitchStep.STOPPING, SwitchStep.RELEASING, SwitchStep.STARTING, SwitchStep.CLEARING, SwitchStep.DONE,
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Tenant:
+class SwitchContainer:
     """One container that stands on a node now. ``instance`` is its name where it is ours, else the container's.
 
     ``held``: memory. ``conflicts``: why it has to go, none where it stays. ``rank`` as "0/2", None for one Spark alone.
@@ -55,7 +55,7 @@ class Tenant:
     container_id: str
     ours: bool
     held: int | None = None
-    conflicts: tuple[Conflict, ...] = ()
+    conflicts: tuple[SwitchConflict, ...] = ()
     rank: str | None = None
     port: int | None = None
 
@@ -66,25 +66,25 @@ class Tenant:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeChange:
+class NodeSwitchPlan:
     """One node before and after. ``starts``: what comes here, None where something only goes. ``fit`` is of that, with what
     goes counted as gone. ``available_after``: MemAvailable once it is done, an estimate."""
 
     node: NodeName
     total: int | None
     available: int | None
-    tenants: tuple[Tenant, ...]
+    tenants: tuple[SwitchContainer, ...]
     starts: str | None = None
-    fit: Fit | None = None
+    fit: MemoryFit | None = None
     available_after: int | None = None
 
     @property
-    def stops(self) -> tuple[Tenant, ...]:
+    def stops(self) -> tuple[SwitchContainer, ...]:
         """Whom it loses."""
         return tuple(one for one in self.tenants if one.goes)
 
     @property
-    def stays(self) -> tuple[Tenant, ...]:
+    def stays(self) -> tuple[SwitchContainer, ...]:
         """Who is not touched."""
         return tuple(one for one in self.tenants if not one.goes)
 
@@ -107,7 +107,7 @@ class SwitchPlan:
     profile: str
     instance: str
     nodes: tuple[NodeName, ...]
-    changes: tuple[NodeChange, ...]
+    changes: tuple[NodeSwitchPlan, ...]
     stops: tuple[str, ...] = ()
     obstacles: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ class SwitchPlan:
         return not self.obstacles
 
 
-def apart(instance: str, stops: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+def distinguish_names(instance: str, stops: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     """Return what starts and what stops by names that tell them apart, where one is switched to as it was changed."""
     if instance not in stops:
         return instance, tuple(stops)
@@ -130,7 +130,7 @@ def apart(instance: str, stops: Sequence[str]) -> tuple[str, tuple[str, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
+class SwitchJournal:
     """What lies on every node of a switch that is under way or was left: enough for another operator to finish it.
 
     ``words``: the profile and its overrides as they were given, without secrets; ``profile_hash`` is of what they made.
@@ -160,7 +160,7 @@ class Journal:
         return tuple(sorted({*self.nodes, *(node for node, _ in self.old)}))
 
 
-class Found(StrEnum):
+class JournalPresence(StrEnum):
     """What lies where a node keeps the journal of a switch."""
 
     NONE = "none"
@@ -169,10 +169,10 @@ class Found(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class JournalView:
+class SwitchJournalStatus:
     """The journal of one node. ``is_held``: somebody has the node's lock, so that it goes on; else it was left."""
 
-    found: Found
-    journal: Journal | None = None
+    found: JournalPresence
+    journal: SwitchJournal | None = None
     is_held: bool = False
     why: str | None = None

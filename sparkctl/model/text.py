@@ -12,14 +12,14 @@ import unicodedata
 from typing import Any
 
 # CSI; OSC, DCS, SOS, PM and APC strings (ended by BEL, ST or the end of the line); other escapes. 7 and 8 bit forms.
-ESCAPES = re.compile(
+ESCAPE_SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
     r"|\x1b[ -/]*[0-~]?"
 )
 
 
-def clean(text: str) -> str:
+def sanitize_line(text: str) -> str:
     """Return ``text`` as one printable line: escape sequences removed, tabs as spaces, any other control visible.
 
     Controls, bidi overrides, zero-width and unassigned characters become U+FFFD so that what was there is not hidden.
@@ -27,7 +27,7 @@ def clean(text: str) -> str:
     """
     if text.isprintable():
         return text
-    text = ESCAPES.sub("", text).replace("\t", "    ").rstrip("\r\n")
+    text = ESCAPE_SEQUENCE.sub("", text).replace("\t", "    ").rstrip("\r\n")
     if text.isprintable():
         return text
     return "".join(
@@ -36,12 +36,12 @@ def clean(text: str) -> str:
     )
 
 
-def clean_lines(text: str) -> list[str]:
+def sanitize_lines(text: str) -> list[str]:
     """Return the printable lines of a longer text, split at newlines (carriage returns count as newlines)."""
-    return [clean(line) for line in re.split(r"\r\n|[\r\n]", text)]
+    return [sanitize_line(line) for line in re.split(r"\r\n|[\r\n]", text)]
 
 
-def shorten(text: str, width: int) -> str:
+def truncate_text(text: str, width: int) -> str:
     """Return ``text`` cut to ``width`` characters, the cut marked by an ellipsis."""
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"
 

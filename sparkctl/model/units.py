@@ -35,17 +35,17 @@ def parse_duration(text: str | float) -> float:
     return sum(float(part[1]) * _SECONDS[part[2]] for part in parts)
 
 
-def gib(count: int | None) -> str:
+def format_gib(count: int | None) -> str:
     """Return ``98.4 GiB``, or an em dash where the number is not known."""
     return "—" if count is None else f"{count / GIB:.1f} GiB"
 
 
-def size(count: int) -> str:
+def format_size(count: int) -> str:
     """Return ``778 MiB`` below a GiB, ``1.5 GiB`` from there on: for what may be small."""
-    return f"{count / MIB:.0f} MiB" if count < GIB else gib(count)
+    return f"{count / MIB:.0f} MiB" if count < GIB else format_gib(count)
 
 
-def clock(seconds: float | None) -> str:
+def format_clock(seconds: float | None) -> str:
     """Return ``4:10`` or ``1:02:03`` for a duration on a live line, an em dash where it is not known."""
     if seconds is None:
         return "—"
@@ -54,7 +54,7 @@ def clock(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
 
 
-def spoken(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     """Return ``48 s``, ``4 min 10 s`` or ``3 h 12 m`` for a sentence, an em dash where it is not known."""
     if seconds is None:
         return "—"

@@ -8,7 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 
-class Cause(StrEnum):
+class FailureCause(StrEnum):
     """Closed: what no cause names is ``crashed``, with its last error line as evidence. Each means its `MEANING`."""
 
     # Memory
@@ -57,7 +57,7 @@ class Cause(StrEnum):
     TIMED_OUT = "timed-out"
 
     @classmethod
-    def _missing_(cls, value: object) -> Cause | None:
+    def _missing_(cls, value: object) -> FailureCause | None:
         """Read the names that an older sparkctl wrote into histories and records."""
         now = _FORMER.get(value) if isinstance(value, str) else None
         return None if now is None else cls(now)
@@ -75,55 +75,55 @@ _FORMER = {
     "not-generating": "wedged",
 }
 
-MEANING: Mapping[Cause, str] = MappingProxyType(
+CAUSE_MEANINGS: Mapping[FailureCause, str] = MappingProxyType(
     {
-        Cause.STARTUP_MEMORY_CHECK: "less memory was free at the start than the engine was told to take",
-        Cause.WEIGHTS_DO_NOT_FIT: "the weights alone fill the memory that the engine may take",
-        Cause.MEMORY_CHANGED_DURING_START: "something else freed or took memory while the engine measured it",
-        Cause.KV_CACHE_TOO_SMALL: "what the weights left does not hold the KV cache that was asked for",
-        Cause.DRAFT_WORKSPACE: "the draft model's share of speculative decoding did not fit beside the model",
-        Cause.CUDA_OUT_OF_MEMORY: "CUDA could not allocate; the summary says whether at the start or while serving",
-        Cause.HOST_OOM_KILL: "the kernel's OOM killer ended it, by Docker's or the kernel log's own word",
-        Cause.GUARD_STOPPED: "sparkctl's guard on the node ended it before the memory ran out",
-        Cause.UNKNOWN_FLAG: "the engine has no flag of this name, or several that begin so",
-        Cause.BAD_VALUE: "the engine refused a flag's value, or two flags together",
-        Cause.TRUST_REMOTE_CODE: "the model brings code of its own, which the engine may not run unasked",
-        Cause.ATTENTION_BACKEND: "no attention backend does what the model needs on this GPU, or the chosen one does not",
-        Cause.PORT_IN_USE: "another process listens on the port",
-        Cause.MODEL_NOT_FOUND: "there is no such path in the container, and no such model on the hub",
-        Cause.HUB_UNREACHABLE: "the model is not on the node, and the hub could not be asked for it",
-        Cause.MODEL_GATED: "the hub wants a licence accepted or a token before it gives the model out",
-        Cause.MODEL_FILES: "config, tokenizer or weights are missing, or are not of the kind they are taken for",
-        Cause.TRUNCATED_WEIGHTS: "a weight file is shorter than its header says: the download was cut",
-        Cause.MODEL_UNSUPPORTED: "this engine version does not know the model's architecture",
-        Cause.IMAGE_MISSING: "the image is not on the node and could not be pulled",
-        Cause.IMAGE_ARCH: "the image was built for another processor than the node's",
-        Cause.GPU_RUNTIME_MISSING: "Docker could not give the container a GPU: the NVIDIA container toolkit or driver is missing",
-        Cause.DRIVER_MISMATCH: "the node's driver is too old for the image's CUDA",
-        Cause.KERNEL_UNSUPPORTED: "a GPU kernel of the image does not run on this GPU (sm_121)",
-        Cause.DISK_FULL: "a disk or the container's shared memory is full",
-        Cause.PERMISSION: "a file or device may not be opened by the container's user, or Docker by ours",
-        Cause.DOCKER_REFUSED: "Docker could not create or start the container, for a reason that no other cause names",
-        Cause.NCCL: "the ranks of a model could not talk to each other (NCCL, Gloo)",
-        Cause.WORKER_LOST: "a process of the engine, here or on another node, died or never came without saying why",
-        Cause.RAY: "Ray, which spreads the engine over nodes, failed or ended a worker itself",
-        Cause.ENGINE_BUG: "a known fault of this engine version, with its way out",
-        Cause.WEDGED: "the engine runs and answers, and makes no tokens or stands still",
-        Cause.CRASHED: "an error that no other cause names; its last error line is shown",
-        Cause.KILLED: "it was killed (SIGKILL) without a word; by whom, nothing here can tell",
-        Cause.EXITED: "it ended by itself with code 0, before it was ready or though nobody stopped it",
-        Cause.STOPPED_BY_OTHERS: "somebody else stopped or removed the container",
-        Cause.TIMED_OUT: "a phase of the start outlived its time",
+        FailureCause.STARTUP_MEMORY_CHECK: "less memory was free at the start than the engine was told to take",
+        FailureCause.WEIGHTS_DO_NOT_FIT: "the weights alone fill the memory that the engine may take",
+        FailureCause.MEMORY_CHANGED_DURING_START: "something else freed or took memory while the engine measured it",
+        FailureCause.KV_CACHE_TOO_SMALL: "what the weights left does not hold the KV cache that was asked for",
+        FailureCause.DRAFT_WORKSPACE: "the draft model's share of speculative decoding did not fit beside the model",
+        FailureCause.CUDA_OUT_OF_MEMORY: "CUDA could not allocate; the summary says whether at the start or while serving",
+        FailureCause.HOST_OOM_KILL: "the kernel's OOM killer ended it, by Docker's or the kernel log's own word",
+        FailureCause.GUARD_STOPPED: "sparkctl's guard on the node ended it before the memory ran out",
+        FailureCause.UNKNOWN_FLAG: "the engine has no flag of this name, or several that begin so",
+        FailureCause.BAD_VALUE: "the engine refused a flag's value, or two flags together",
+        FailureCause.TRUST_REMOTE_CODE: "the model brings code of its own, which the engine may not run unasked",
+        FailureCause.ATTENTION_BACKEND: "no attention backend does what the model needs on this GPU, or the chosen one does not",
+        FailureCause.PORT_IN_USE: "another process listens on the port",
+        FailureCause.MODEL_NOT_FOUND: "there is no such path in the container, and no such model on the hub",
+        FailureCause.HUB_UNREACHABLE: "the model is not on the node, and the hub could not be asked for it",
+        FailureCause.MODEL_GATED: "the hub wants a licence accepted or a token before it gives the model out",
+        FailureCause.MODEL_FILES: "config, tokenizer or weights are missing, or are not of the kind they are taken for",
+        FailureCause.TRUNCATED_WEIGHTS: "a weight file is shorter than its header says: the download was cut",
+        FailureCause.MODEL_UNSUPPORTED: "this engine version does not know the model's architecture",
+        FailureCause.IMAGE_MISSING: "the image is not on the node and could not be pulled",
+        FailureCause.IMAGE_ARCH: "the image was built for another processor than the node's",
+        FailureCause.GPU_RUNTIME_MISSING: "Docker could not give the container a GPU: the NVIDIA container toolkit or driver is missing",
+        FailureCause.DRIVER_MISMATCH: "the node's driver is too old for the image's CUDA",
+        FailureCause.KERNEL_UNSUPPORTED: "a GPU kernel of the image does not run on this GPU (sm_121)",
+        FailureCause.DISK_FULL: "a disk or the container's shared memory is full",
+        FailureCause.PERMISSION: "a file or device may not be opened by the container's user, or Docker by ours",
+        FailureCause.DOCKER_REFUSED: "Docker could not create or start the container, for a reason that no other cause names",
+        FailureCause.NCCL: "the ranks of a model could not talk to each other (NCCL, Gloo)",
+        FailureCause.WORKER_LOST: "a process of the engine, here or on another node, died or never came without saying why",
+        FailureCause.RAY: "Ray, which spreads the engine over nodes, failed or ended a worker itself",
+        FailureCause.ENGINE_BUG: "a known fault of this engine version, with its way out",
+        FailureCause.WEDGED: "the engine runs and answers, and makes no tokens or stands still",
+        FailureCause.CRASHED: "an error that no other cause names; its last error line is shown",
+        FailureCause.KILLED: "it was killed (SIGKILL) without a word; by whom, nothing here can tell",
+        FailureCause.EXITED: "it ended by itself with code 0, before it was ready or though nobody stopped it",
+        FailureCause.STOPPED_BY_OTHERS: "somebody else stopped or removed the container",
+        FailureCause.TIMED_OUT: "a phase of the start outlived its time",
     }
 )
 
 
-def present_name(cause: str) -> str:
+def normalize_cause_name(cause: str) -> str:
     """Return the name by which a cause goes that was written down once; what is none is given back."""
     return _FORMER.get(cause, cause)
 
 
-class Change(StrEnum):
+class ChangeDirection(StrEnum):
     """Which way a setting has to go, where a line does not tell the value itself."""
 
     SET = "set"
@@ -152,7 +152,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class FieldChange:
     """A change of a profile's field that can be tried as it stands: ``--set FIELD=VALUE``; ``null`` takes the field away.
 
     ``was``: what the failed start had, None where nobody knows. ``is_first_try``: the way is known, the size of the step
@@ -176,11 +176,11 @@ class Verdict:
     ``args.mem-fraction-static``; ``edit`` is the change to it where a value is known, and ``again`` the command of the
     failed start with that change. ``contributing``: what else went wrong on the way, without what merely followed."""
 
-    cause: Cause
+    cause: FailureCause
     summary: str
     evidence: tuple[Evidence, ...]
     remedy: str
     field: str | None = None
     again: str | None = None
-    edit: Edit | None = None
+    edit: FieldChange | None = None
     contributing: tuple[Verdict, ...] = ()

@@ -10,167 +10,173 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from sparkctl.core.context import Context
-from sparkctl.core.course import Course, after, merged
-from sparkctl.core.expectation import kind_of
-from sparkctl.core.history_entry import Entry
-from sparkctl.core.profile_masked import masked_yaml, own_secrets
+from sparkctl.core.context import CommandContext
+from sparkctl.core.course import StartupTimeline, advance_timeline, merge_spans
+from sparkctl.core.expectation import compute_model_key
+from sparkctl.core.history_entry import OperationRecorder
+from sparkctl.core.profile_masked import find_profile_secrets, render_redacted_yaml
 from sparkctl.errors import ExitCode
-from sparkctl.model.engine_facts import FactName
-from sparkctl.model.events import (
-    Ended,
+from sparkctl.model.engine_facts import EngineFactName
+from sparkctl.model.events import (  # fmt: skip
+    CommandEnded,
     Event,
     FactsLearned,
-    FitJudged,
     GuardActed,
+    LaunchPlanned,
+    MemoryFitEvaluated,
+    MemoryReleased,
     Outcome,
     PhaseChanged,
-    PlanMade,
-    Released,
     SwitchStepped,
-    Warned,
-)  # fmt: skip
-from sparkctl.model.guard import GuardAct
-from sparkctl.model.history import Kind, Moment, Share
+    WarningEmitted,
+)
+from sparkctl.model.guard import GuardAction
+from sparkctl.model.history import NodeResult, OperationKind, StepRecord
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.phase import Expectation, PartTime, Phase
+from sparkctl.model.phase import ExpectedDurations, Phase, PhaseDuration
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.profile import Profile
 from sparkctl.model.switch import SwitchStep
-from sparkctl.operations.starting.preflight import Scene
+from sparkctl.operations.starting.preflight import PreflightInspection
 
-Verb = Callable[[Context], AsyncGenerator[Event, None]]
+CommandRun = Callable[[CommandContext], AsyncGenerator[Event, None]]
 _NOT_WORTH = (ExitCode.DONE, ExitCode.USAGE)  # it ran already, there was nothing to stop; nothing of that name
 _NOTHING_DONE = (Phase.PLANNED, Phase.READY)
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class OperationSubject:
     """What is done to what. ``command`` asks for the same again."""
 
-    kind: Kind
+    kind: OperationKind
     nodes: Sequence[Node]
     instance: str | None = None
     profile: Profile | None = None
     command: str | None = None
 
 
-async def chronicled(ctx: Context, subject: Subject, verb: Verb) -> AsyncGenerator[Event, None]:
+async def record_operation(
+    ctx: CommandContext, subject: OperationSubject, verb: CommandRun
+) -> AsyncGenerator[Event, None]:
     """Run ``verb`` with a context whose ``operation`` is its row, and yield its events; `Warned`, once, where no row can be
     kept. A row in which nothing was done (it ran already, a name was mistyped) is taken out again."""
-    clerk = _Clerk(ctx, subject)
+    clerk = HistoryWriter(ctx, subject)
     try:
         async with aclosing(verb(replace(ctx, operation=clerk.entry))) as events:
             async for event in events:
-                clerk.take(event)
-                while (word := ctx.history.word()) is not None:
-                    yield Warned(ctx.clock.now(), None, word, None)
+                clerk.record_event(event)
+                while (word := ctx.history.take_warning()) is not None:
+                    yield WarningEmitted(ctx.clock.unix_time(), None, word, None)
                 yield event
     finally:  # whoever wanted the events went, or a defect ended the verb
-        clerk.entry.end(str(Outcome.INTERRUPTED), None, why="sparkctl ended in the middle of it")
+        clerk.entry.record_end(str(Outcome.INTERRUPTED), None, why="sparkctl ended in the middle of it")
 
 
-def of_scene(plan: LaunchPlan, scene: Scene) -> Share:
+def build_node_result(plan: LaunchPlan, scene: PreflightInspection) -> NodeResult:
     """Return what a look before a start tells of its node, to be noted."""
     who = scene.look.identity
-    return Share(
+    return NodeResult(
         plan.node, plan.instance, image_digest=scene.image.id if scene.image is not None else None,
         driver=(who.driver or None) if who is not None else None, kernel=(who.kernel or None) if who is not None else None,
     )  # fmt: skip
 
 
-class _Clerk:
+class HistoryWriter:
     """Writes down what the events tell."""
 
-    def __init__(self, ctx: Context, subject: Subject) -> None:
+    def __init__(self, ctx: CommandContext, subject: OperationSubject) -> None:
         profile = subject.profile
         known = {} if profile is None else {
-            "profile": profile.name, "hash": profile.digest, "text": masked_yaml(profile), "engine": profile.engine,
-            "image": profile.image, "alike": kind_of(profile.image, profile.model.path),
+            "profile": profile.name, "hash": profile.digest, "text": render_redacted_yaml(profile), "engine": profile.engine,
+            "image": profile.image, "alike": compute_model_key(profile.image, profile.model.path),
         }  # fmt: skip
         self._is_done_to = False  # something was changed, or was tried to be
-        self._courses: dict[tuple[NodeName, str], Course | None] = {}
-        self.entry: Entry = ctx.history.begin(
+        self._courses: dict[tuple[NodeName, str], StartupTimeline | None] = {}
+        self.entry: OperationRecorder = ctx.history.begin_operation(
             subject.kind, ctx.clock, ctx.operator, [node.name for node in subject.nodes], ctx.operation,
             instance=subject.instance or (profile.name if profile else None), command=subject.command, **known,
         )  # fmt: skip
-        self.entry.hide(own_secrets(profile) if profile else ())
-        self.entry.know()
+        self.entry.redact_values(find_profile_secrets(profile) if profile else ())
+        self.entry.record_facts()
 
-    def take(self, event: Event) -> None:
+    def record_event(self, event: Event) -> None:
         """Write down one event, where there is something to be kept in it."""
         match event:
-            case PlanMade():
-                self.entry.hide(event.plan.known_secrets)
-                self.entry.know(image=event.plan.image, instance=event.plan.instance)
-            case FitJudged() if event.fit.estimated:
-                self._share(event.node, None, estimated=event.fit.estimated)
-            case FactsLearned() if self.entry.operation.kind is Kind.START:  # a part of a switch has a row of its own
-                version = next((one.value for one in event.facts if one.name is FactName.ENGINE_VERSION), None)
-                self._share(event.node, None, container=event.container, engine_version=version)
+            case LaunchPlanned():
+                self.entry.redact_values(event.plan.collect_secrets)
+                self.entry.record_facts(image=event.plan.image, instance=event.plan.instance)
+            case MemoryFitEvaluated() if event.fit.estimated:
+                self._record_node_result(event.node, None, estimated=event.fit.estimated)
+            case FactsLearned() if (
+                self.entry.operation.kind is OperationKind.START
+            ):  # a part of a switch has a row of its own
+                version = next((one.value for one in event.facts if one.name is EngineFactName.ENGINE_VERSION), None)
+                self._record_node_result(event.node, None, container=event.container, engine_version=version)
             case PhaseChanged():
                 self._phase(event)
-            case Released():
-                self._share(
+            case MemoryReleased():
+                self._record_node_result(
                     event.node, event.instance, freed=event.freed, missing=event.missing,
                     available_after=event.available, available_before=event.before_start,
                 )  # fmt: skip
-            case GuardActed(what=GuardAct.KILLED):
-                self._share(event.node, event.instance, receipt=f"the guard stopped it: {event.why}")
+            case GuardActed(what=GuardAction.KILLED):
+                self._record_node_result(event.node, event.instance, receipt=f"the guard stopped it: {event.why}")
             case SwitchStepped():
                 self._is_done_to = self._is_done_to or event.step is not SwitchStep.CHECKING
-                self.entry.know(moments=_with(self.entry.operation.moments, event))
-            case Ended():
+                self.entry.record_facts(moments=_append_step(self.entry.operation.moments, event))
+            case CommandEnded():
                 self._end(event)
             case _:
                 pass
 
     def _phase(self, event: PhaseChanged) -> None:
         self._is_done_to = self._is_done_to or event.phase not in _NOTHING_DONE
-        if event.elapsed is not None and self.entry.operation.kind is Kind.START:
+        if event.elapsed is not None and self.entry.operation.kind is OperationKind.START:
             key = event.node, event.instance
-            self._courses[key] = after(self._courses.get(key), replace(event, ts=event.elapsed))
+            self._courses[key] = advance_timeline(self._courses.get(key), replace(event, ts=event.elapsed))
         row = self.entry.operation
         # of the head alone: another rank's parts are others; and not of what a switch brings back
         is_its = event.instance == row.instance and event.node in row.nodes[:1]
         if is_its and event.expected is not None and event.expected != row.usual.seconds:
-            self.entry.know(usual=Expectation(event.expected, event.expected_parts))
+            self.entry.record_facts(usual=ExpectedDurations(event.expected, event.expected_parts))
 
-    def _share(self, node: NodeName, instance: str | None, **facts: object) -> None:
+    def _record_node_result(self, node: NodeName, instance: str | None, **facts: object) -> None:
         name = instance or self.entry.operation.instance
         if name is not None:
-            self.entry.note(Share(node, name, **facts))  # type: ignore[arg-type]
+            self.entry.record_node_result(NodeResult(node, name, **facts))  # type: ignore[arg-type]
 
-    def _end(self, event: Ended) -> None:
+    def _end(self, event: CommandEnded) -> None:
         if not self._is_done_to and event.exit_code in _NOT_WORTH:
-            self.entry.drop()
+            self.entry.delete_row()
             return
         touched = tuple(dict.fromkeys(share.node for share in self.entry.operation.shares))
-        if touched and self.entry.operation.kind is Kind.STOP and event.exit_code == 0:
-            self.entry.know(nodes=touched)  # asked of all nodes, and done on these
-        elif self.entry.operation.kind is Kind.SWITCH:
-            self.entry.know(nodes=tuple(dict.fromkeys((*self.entry.operation.nodes, *touched))))
+        if touched and self.entry.operation.kind is OperationKind.STOP and event.exit_code == 0:
+            self.entry.record_facts(nodes=touched)  # asked of all nodes, and done on these
+        elif self.entry.operation.kind is OperationKind.SWITCH:
+            self.entry.record_facts(nodes=tuple(dict.fromkeys((*self.entry.operation.nodes, *touched))))
         for (node, instance), course in self._courses.items():
             if course is not None and event.exit_code != 0:  # of a good one the verb says how long each part took
-                parts = tuple(PartTime(*one.part, one.seconds(event.seconds)) for one in merged(course.stretches))
-                self._share(node, instance, parts=parts)
+                parts = tuple(
+                    PhaseDuration(*one.part, one.seconds(event.seconds)) for one in merge_spans(course.stretches)
+                )
+                self._record_node_result(node, instance, parts=parts)
         if event.log is not None and event.node is not None:
-            self._share(event.node, event.instance, log=event.log)
+            self._record_node_result(event.node, event.instance, log=event.log)
         for node, log in event.more_logs:
-            self._share(node, event.instance, log=log)
+            self._record_node_result(node, event.instance, log=log)
         # A switch that another took over in the middle of it was not refused: it had done something.
         is_taken_over = (
-            self._is_done_to and self.entry.operation.kind is Kind.SWITCH and event.outcome is Outcome.REFUSED
+            self._is_done_to and self.entry.operation.kind is OperationKind.SWITCH and event.outcome is Outcome.REFUSED
         )
-        self.entry.end(
+        self.entry.record_end(
             str(Outcome.INTERRUPTED if is_taken_over else event.outcome), event.exit_code, seconds=event.seconds,
             why=event.message, hint=event.hint, verdict=event.verdict,
         )  # fmt: skip
 
 
-def _with(moments: tuple[Moment, ...], event: SwitchStepped) -> tuple[Moment, ...]:
+def _append_step(moments: tuple[StepRecord, ...], event: SwitchStepped) -> tuple[StepRecord, ...]:
     """Return the steps with one more word of them: a proof belongs to the step that was begun before."""
     last = moments[-1] if moments else None
     if last is not None and (last.step, last.instance) == (str(event.step), event.instance):
         return (*moments[:-1], replace(last, proof=event.proof or last.proof))
-    return (*moments, Moment(str(event.step), event.instance, event.elapsed, event.proof))
+    return (*moments, StepRecord(str(event.step), event.instance, event.elapsed, event.proof))

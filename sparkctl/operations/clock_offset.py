@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkctl.core.first_failure import Offset, offset, surest
+from sparkctl.core.first_failure import ClockOffset, compute_clock_offset, pick_most_precise
 from sparkctl.core.session import Session
 from sparkctl.errors import NodeError
 
@@ -10,15 +10,15 @@ _TIMES = 3  # the first may wait for a shell to be loaded; the quickest counts
 _PATIENCE = 5.0
 
 
-async def measure(session: Session) -> Offset | None:
+async def measure_clock_offset(session: Session) -> ClockOffset | None:
     """Return a node's offset, None where it does not say; takes three round trips."""
     found = []
     for _ in range(_TIMES):
-        asked = session.clock.now()
+        asked = session.clock.unix_time()
         try:
             done = await session.run(["date", "+%s.%N"], timeout=_PATIENCE)
-            heard = session.clock.now()
-            found.append(offset(asked, float(done.stdout.decode("ascii").strip()), heard))
+            heard = session.clock.unix_time()
+            found.append(compute_clock_offset(asked, float(done.stdout.decode("ascii").strip()), heard))
         except (NodeError, ValueError):
             break
-    return surest(found)
+    return pick_most_precise(found)

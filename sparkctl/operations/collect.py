@@ -10,23 +10,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparkctl import __version__
-from sparkctl.core.bundle import Bundle, file_name
-from sparkctl.core.context import Context
-from sparkctl.core.record import plain
-from sparkctl.core.scrub import Scrubber, known_in
+from sparkctl.core.bundle import SupportBundle, safe_file_name
+from sparkctl.core.context import CommandContext
+from sparkctl.core.record import to_json_data
+from sparkctl.core.scrub import Redactor, collect_known_secrets
 from sparkctl.core.session import Session, node_failures
-from sparkctl.core.together import together
+from sparkctl.core.together import gather_or_cancel
 from sparkctl.errors import DockerError, ExitCode, NodeError
 from sparkctl.model.container import Container
-from sparkctl.model.events import Ended, Event, Outcome, Warned
+from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.secrets import secret_values
+from sparkctl.model.secrets import find_secret_values
 from sparkctl.operations import configuration
-from sparkctl.operations.stream import Emit, stream
+from sparkctl.operations.stream import Emit, stream_events
 from sparkctl.probe import collection
-from sparkctl.probe.collection import Collection
+from sparkctl.probe.collection import CollectedReadings
 from sparkctl.wire import docker_json
-from sparkctl.wire.link import Held
+from sparkctl.wire.link import RemoteProcess
 
 _WITHIN = 110.0  # seconds; the program on the node ends itself after 100
 _CONTAINERS = 20  # of ours
@@ -40,7 +40,7 @@ in it: look into it before you post it. missing.txt in each folder says what cou
 
 
 @dataclass(slots=True)
-class _Node:
+class NodeReadings:
     """What was read of one node, unmasked until it is written: ``texts`` and decoded JSON ``data`` by file name."""
 
     node: NodeName
@@ -51,55 +51,55 @@ class _Node:
     error: NodeError | None = None
 
 
-def collect(
-    ctx: Context, nodes: Sequence[Node], path: Path, config: str | None, environ: Mapping[str, str]
+def collect_support_bundle(
+    ctx: CommandContext, nodes: Sequence[Node], path: Path, config: str | None, environ: Mapping[str, str]
 ) -> AsyncGenerator[Event, None]:
     """Read everything and write it to ``path``; exit 3 if a node could not be asked, which the bundle then says.
 
     ``config``: the text of the config file. ``environ``: its secrets are masked wherever they turn up.
     """
 
-    async def job(emit: Emit) -> Ended:
+    async def job(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
-        with Bundle(path) as bundle:
-            found = await together(*(_read(ctx, node) for node in nodes))
-            known = known_in(secret_values(environ), *(one.secrets for one in found))
-            files = _files(found, Scrubber(known), config, ctx.clock.now())
+        with SupportBundle(path) as bundle:
+            found = await gather_or_cancel(*(_read_node(ctx, node) for node in nodes))
+            known = collect_known_secrets(find_secret_values(environ), *(one.secrets for one in found))
+            files = _files(found, Redactor(known), config, ctx.clock.unix_time())
             size = bundle.write(FOLDER, files)
         for one in found:
             if one.error is not None:
-                emit(Warned(ctx.clock.now(), one.node, one.error.message, one.error.hint))
+                emit(WarningEmitted(ctx.clock.unix_time(), one.node, one.error.message, one.error.hint))
         away = next((one.error for one in found if one.error is not None), None)
         words = f"{len(files)} files, {max(1, size >> 10)} KiB. {_BEFORE}"
-        return Ended(
-            ctx.clock.now(), Outcome.UNREACHABLE if away else Outcome.DONE,
+        return CommandEnded(
+            ctx.clock.unix_time(), Outcome.UNREACHABLE if away else Outcome.DONE,
             int(away.exit_code if away else ExitCode.DONE), ctx.clock.monotonic() - began, message=words, file=str(path),
         )  # fmt: skip
 
-    return stream(ctx, job, on_interrupt="interrupted; no file was written")
+    return stream_events(ctx, job, on_interrupt="interrupted; no file was written")
 
 
-async def _read(ctx: Context, node: Node) -> _Node:
+async def _read_node(ctx: CommandContext, node: Node) -> NodeReadings:
     """Return what can be read of a node; what cannot is missing, and why."""
-    found = _Node(node.name)
+    found = NodeReadings(node.name)
     async with Session(node, ctx.asker, ctx.clock) as session:
         try:
             with node_failures(node):
                 await session.link.connect()
-                await together(_readings(session, found), _sample(session, found), _docker(session, found))
+                await gather_or_cancel(_run_collector(session, found), _sample(session, found), _docker(session, found))
         except NodeError as error:
             found.error = error
             found.missing.append(("everything that is not here", error.message))
     return found
 
 
-async def _readings(session: Session, found: _Node) -> None:
-    start, gathered = collection.start(), Collection()
-    held = await session.link.hold(start.argv)
+async def _run_collector(session: Session, found: NodeReadings) -> None:
+    start, gathered = collection.start(), CollectedReadings()
+    held = await session.link.start_process(start.argv)
     try:
         async with asyncio.timeout(_WITHIN):
             await held.write(start.stdin)
-            await _hear(held, gathered)
+            await _read_collector_lines(held, gathered)
     except TimeoutError:
         found.missing.append(("further readings", f"the node did not get further within {_WITHIN:.0f} s"))
     finally:
@@ -115,55 +115,55 @@ async def _readings(session: Session, found: _Node) -> None:
         found.missing.append(("further readings", "the program that reads them ended early (python3 -V on the node?)"))
 
 
-async def _hear(held: Held, gathered: Collection) -> None:
+async def _read_collector_lines(held: RemoteProcess, gathered: CollectedReadings) -> None:
     while not gathered.whole and (line := await held.readline()):
-        gathered.hear(line)
+        gathered.add_line(line)
 
 
-async def _sample(session: Session, found: _Node) -> None:
-    asked = await configuration.ask(session)
+async def _sample(session: Session, found: NodeReadings) -> None:
+    asked = await configuration.read_identity_and_sample(session)
     if asked is None:
         found.missing.append(("sample.json", "the probe does not run there, or said nothing in time"))
         return
-    found.data["identity.json"], found.data["sample.json"] = (plain(part) for part in asked)
+    found.data["identity.json"], found.data["sample.json"] = (to_json_data(part) for part in asked)
 
 
-async def _docker(session: Session, found: _Node) -> None:
+async def _docker(session: Session, found: NodeReadings) -> None:
     """Ask Docker for what it is, what there is, and all about what is ours."""
     try:
         for name in ("info", "version"):
-            found.data[f"docker/{name}.json"] = await session.docker.raw(f"/{name}")
-        found.data["docker/containers.json"] = await session.docker.raw("/containers/json?all=1")
-        for container in _ours(await session.docker.list()):
-            about = await session.docker.raw(f"/containers/{container.id}/json")
-            found.data[f"docker/inspect/{file_name(container.name)}.json"] = about
+            found.data[f"docker/{name}.json"] = await session.docker.get_json(f"/{name}")
+        found.data["docker/containers.json"] = await session.docker.get_json("/containers/json?all=1")
+        for container in _ours(await session.docker.list_containers()):
+            about = await session.docker.get_json(f"/containers/{container.id}/json")
+            found.data[f"docker/inspect/{safe_file_name(container.name)}.json"] = about
             if isinstance(about, dict):
-                found.secrets |= docker_json.secrets(about)
+                found.secrets |= docker_json.parse_secret_values(about)
     except DockerError as error:
         found.missing.append(("docker", error.message))
 
 
 def _ours(containers: Iterable[Container]) -> list[Container]:
-    return [one for one in containers if one.is_ours][:_CONTAINERS]
+    return [one for one in containers if one.is_managed][:_CONTAINERS]
 
 
-def _files(found: Iterable[_Node], scrubber: Scrubber, config: str | None, now: float) -> dict[str, str]:
+def _files(found: Iterable[NodeReadings], scrubber: Redactor, config: str | None, now: float) -> dict[str, str]:
     """Return the files of the bundle by name, masked."""
     files = {"README.txt": _ABOUT}
     if config is not None:
-        files["config.yaml"] = scrubber.text(config)
+        files["config.yaml"] = scrubber.redact_text(config)
     summary = []
     for one in found:
-        folder = file_name(one.node)
+        folder = safe_file_name(one.node)
         for name, text in one.texts.items():
-            files[f"{folder}/{name}"] = scrubber.text(text)
+            files[f"{folder}/{name}"] = scrubber.redact_text(text)
         for name, data in one.data.items():
-            files[f"{folder}/{name}"] = _json(scrubber.data(data))
+            files[f"{folder}/{name}"] = _json(scrubber.redact_json(data))
         missing = "".join(f"{what}: {why}\n" for what, why in sorted(one.missing))
-        files[f"{folder}/missing.txt"] = scrubber.text(missing) or "nothing is missing\n"
+        files[f"{folder}/missing.txt"] = scrubber.redact_text(missing) or "nothing is missing\n"
         summary.append({"node": one.node, "folder": folder, "error": one.error.message if one.error else None})
     about = {"sparkctl": __version__, "python": platform.python_version(), "system": platform.system(), "when": now}
-    files["about.json"] = _json(scrubber.data({**about, "nodes": summary}))
+    files["about.json"] = _json(scrubber.redact_json({**about, "nodes": summary}))
     return files
 
 

@@ -5,42 +5,42 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 
-from sparkctl.core.context import Context
+from sparkctl.core.context import CommandContext
 from sparkctl.core.health import identity
-from sparkctl.core.health.fabric import no_cable, no_common_network
-from sparkctl.core.health.machine import disk_severity
-from sparkctl.core.health.sight import Sight
-from sparkctl.core.health.watch import one_look
+from sparkctl.core.health.fabric import detect_missing_cable, detect_missing_network
+from sparkctl.core.health.machine import rate_free_disk
+from sparkctl.core.health.sight import NodeSnapshot
+from sparkctl.core.health.watch import detect_once
 from sparkctl.core.session import Session, node_failures
-from sparkctl.core.together import together
+from sparkctl.core.together import gather_or_cancel
 from sparkctl.errors import DockerError, ExitCode, NodeError
-from sparkctl.model.events import Ended, Event, Examined, Found, Outcome
+from sparkctl.model.events import CheckCompleted, CommandEnded, Event, FindingReported, Outcome
 from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.node import Node
 from sparkctl.model.sample import Sample
-from sparkctl.model.units import GIB, gib, spoken
+from sparkctl.model.units import GIB, format_duration, format_gib
 from sparkctl.operations import configuration
-from sparkctl.operations.drop_caches import sudoers_hint
-from sparkctl.operations.following.follow import listing
-from sparkctl.operations.following.inspecting import Inspections
-from sparkctl.operations.stream import Emit, stream
-from sparkctl.probe.decode import Hello
-from sparkctl.probe.look import Look
-from sparkctl.wire.docker_json import EngineInfo
+from sparkctl.operations.drop_caches import format_sudoers_command
+from sparkctl.operations.following.follow import read_container_list
+from sparkctl.operations.following.inspecting import ContainerInspections
+from sparkctl.operations.stream import Emit, stream_events
+from sparkctl.probe.decode import AgentHello
+from sparkctl.probe.look import NodeInspection
+from sparkctl.wire.docker_json import DockerInfo
 
 _LOOK = ("identity", "memory", "docker", "sudo", "health", "gpu")
 _SKEW = 5.0
 _SPARK = "DGX Spark"
-Tell = Callable[[Iterable[Finding]], None]
+ReportFindings = Callable[[Iterable[Finding]], None]
 
 
-def doctor(ctx: Context, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
+def check_nodes(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
     """Examine the nodes together, each finding told as soon as it is made; none waits for another node.
 
     Exit 5 if anything is a problem, 3 if a node could not be asked. Where nodes differ is told when all have answered.
     """
 
-    async def job(emit: Emit) -> Ended:
+    async def job(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
         problems = 0
 
@@ -48,46 +48,53 @@ def doctor(ctx: Context, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
             nonlocal problems
             for one in found:
                 problems += one.severity is Severity.PROBLEM
-                emit(Found.of(ctx.clock.now(), one))
+                emit(FindingReported.of(ctx.clock.unix_time(), one))
 
-        async def one(node: Node) -> tuple[Hello, Sample] | NodeError | None:
-            who: tuple[Hello, Sample] | NodeError | None
+        async def one(node: Node) -> tuple[AgentHello, Sample] | NodeError | None:
+            who: tuple[AgentHello, Sample] | NodeError | None
             try:
                 async with ctx.session(node) as session:
                     with node_failures(node):
-                        who = await _examine(session, ctx, tell)
+                        who = await _check_node(session, ctx, tell)
             except NodeError as error:
                 tell([Finding(FindingKind.CONNECTION, Severity.PROBLEM, node.name, error.message, error.hint)])
                 who = error
-            emit(Examined(ctx.clock.now(), node.name, ctx.clock.monotonic() - began))
+            emit(CheckCompleted(ctx.clock.unix_time(), node.name, ctx.clock.monotonic() - began))
             return who
 
-        results = dict(zip([node.name for node in nodes], await together(*map(one, nodes)), strict=True))
+        results = dict(zip([node.name for node in nodes], await gather_or_cancel(*map(one, nodes)), strict=True))
         known = {name: who for name, who in results.items() if isinstance(who, tuple)}
-        tell(identity.differences({name: who for name, (who, _) in known.items()}))
-        sights = [Sight(name, sample, None) for name, (_, sample) in known.items()]
-        tell([*no_cable(sights), *no_common_network(sights)])
+        tell(identity.compare_node_versions({name: who for name, (who, _) in known.items()}))
+        sights = [NodeSnapshot(name, sample, None) for name, (_, sample) in known.items()]
+        tell([*detect_missing_cable(sights), *detect_missing_network(sights)])
         seconds = ctx.clock.monotonic() - began
         silent = next((who for who in results.values() if isinstance(who, NodeError)), None)
         if silent is not None:
-            return Ended(ctx.clock.now(), Outcome.UNREACHABLE, int(silent.exit_code), seconds)
+            return CommandEnded(ctx.clock.unix_time(), Outcome.UNREACHABLE, int(silent.exit_code), seconds)
         if problems:
-            return Ended(ctx.clock.now(), Outcome.UNHEALTHY, int(ExitCode.UNHEALTHY), seconds)
-        return Ended(ctx.clock.now(), Outcome.DONE, 0, seconds)
+            return CommandEnded(ctx.clock.unix_time(), Outcome.UNHEALTHY, int(ExitCode.UNHEALTHY), seconds)
+        return CommandEnded(ctx.clock.unix_time(), Outcome.DONE, 0, seconds)
 
-    return stream(ctx, job, on_interrupt="interrupted")
+    return stream_events(ctx, job, on_interrupt="interrupted")
 
 
-async def _examine(session: Session, ctx: Context, tell: Tell) -> tuple[Hello, Sample] | None:
+async def _check_node(session: Session, ctx: CommandContext, tell: ReportFindings) -> tuple[AgentHello, Sample] | None:
     """Tell what is found, the quick checks before the slow ones; return who the node is, and a sample, where the probe runs."""
     await session.link.connect()
     node = session.node
-    look = await session.look(*_LOOK)
+    look = await session.read_node(*_LOOK)
     tell(
-        [_connection(node, look), *_clock(node, look, ctx.clock.now()), *_memory(node, look), *_drop_right(node, look)]
+        [
+            _connection(node, look),
+            *_clock(node, look, ctx.clock.unix_time()),
+            *_memory(node, look),
+            *_check_drop_caches_right(node, look),
+        ]
     )
     runs_probe = look.habits is None or look.habits.python
-    asking = asyncio.create_task(configuration.ask(session)) if runs_probe else None  # it takes two samples
+    asking = (
+        asyncio.create_task(configuration.read_identity_and_sample(session)) if runs_probe else None
+    )  # it takes two samples
     try:
         has_docker = await _docker(session, look, tell)
         asked = None if asking is None else await asking
@@ -95,28 +102,28 @@ async def _examine(session: Session, ctx: Context, tell: Tell) -> tuple[Hello, S
         if asking is not None:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
-    tell(identity.findings(node.name, *asked) if asked else _without_probe(node, look))
+    tell(identity.list_setting_findings(node.name, *asked) if asked else _check_settings_without_agent(node, look))
     if asked is not None and has_docker:
-        listed = await listing(session, Inspections(session))
-        tell(one_look(Sight(node.name, asked[1], listed.instances if listed.known else None)))
+        listed = await read_container_list(session, ContainerInspections(session))
+        tell(detect_once(NodeSnapshot(node.name, asked[1], listed.instances if listed.known else None)))
     return asked
 
 
-async def _docker(session: Session, look: Look, tell: Tell) -> bool:
+async def _docker(session: Session, look: NodeInspection, tell: ReportFindings) -> bool:
     """Tell about Docker, the GPU in its containers and the disks; return whether Docker answers."""
     node = session.node
     try:
         info = await session.docker.info()
         words = f"Docker {info.server_version} (API {info.api_version}, {info.storage_driver})"
         tell([Finding(FindingKind.DOCKER, Severity.GOOD, node.name, words), *_gpu(node, look, info)])
-        tell(_disks(node, await session.look(*_disks_of(info), *_models(node)), info))
+        tell(_disks(node, await session.read_node(*_disks_of(info), *_models(node)), info))
     except DockerError as error:
         tell([Finding(FindingKind.DOCKER, Severity.PROBLEM, node.name, error.message, error.hint)])
         return False
     return True
 
 
-def _disks_of(info: EngineInfo) -> list[str]:
+def _disks_of(info: DockerInfo) -> list[str]:
     return [f"disk={info.root_dir}"] if info.root_dir else []
 
 
@@ -125,7 +132,7 @@ def _models(node: Node) -> list[str]:
     return [f"disk={node.models}", f"path={node.models}"] if node.models and node.models.startswith("/") else []
 
 
-def _connection(node: Node, look: Look) -> Finding:
+def _connection(node: Node, look: NodeInspection) -> Finding:
     who = look.identity
     if who is None:
         return Finding(FindingKind.CONNECTION, Severity.GOOD, node.name, "connected")
@@ -136,7 +143,7 @@ def _connection(node: Node, look: Look) -> Finding:
     return Finding(FindingKind.CONNECTION, severity, node.name, f"{who.user}@{who.host}: {', '.join(parts)}")
 
 
-def _clock(node: Node, look: Look, now: float) -> Iterator[Finding]:
+def _clock(node: Node, look: NodeInspection, now: float) -> Iterator[Finding]:
     if look.identity is None or look.identity.clock is None:
         return
     skew = look.identity.clock - now
@@ -145,29 +152,29 @@ def _clock(node: Node, look: Look, now: float) -> Iterator[Finding]:
             FindingKind.CLOCK,
             Severity.WARNING,
             node.name,
-            f"its clock is {spoken(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine's: `logs --since` will be off",
+            f"its clock is {format_duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine's: `logs --since` will be off",
             f"on {node.name}: timedatectl set-ntp true",
         )
 
 
-def _memory(node: Node, look: Look) -> Iterator[Finding]:
+def _memory(node: Node, look: NodeInspection) -> Iterator[Finding]:
     memory = look.memory
     if memory is None:
         yield Finding(FindingKind.MEMORY, Severity.UNKNOWN, node.name, "/proc/meminfo could not be read")
         return
-    words = f"{gib(memory.available)} of {gib(memory.total)} available, page cache {gib(memory.reclaimable)}"
+    words = f"{format_gib(memory.available)} of {format_gib(memory.total)} available, page cache {format_gib(memory.reclaimable)}"
     yield Finding(FindingKind.MEMORY, Severity.GOOD, node.name, words)
     if memory.swap_total and memory.swap_used > GIB:
         yield Finding(
             FindingKind.SWAP,
             Severity.WARNING,
             node.name,
-            f"{gib(memory.swap_used)} of swap in use: an engine in swap crawls, and swap hides the moment before a freeze",
+            f"{format_gib(memory.swap_used)} of swap in use: an engine in swap crawls, and swap hides the moment before a freeze",
             f"when nothing important runs, on {node.name}: sudo swapoff -a && sudo swapon -a",
         )
 
 
-def _drop_right(node: Node, look: Look) -> Iterator[Finding]:
+def _check_drop_caches_right(node: Node, look: NodeInspection) -> Iterator[Finding]:
     user = look.identity.user if look.identity else node.user
     if look.drop_right == "allowed":
         yield Finding(FindingKind.DROP_CACHES, Severity.GOOD, node.name, "the page cache can be dropped before a start")
@@ -184,11 +191,11 @@ def _drop_right(node: Node, look: Look) -> Iterator[Finding]:
             Severity.PROBLEM,
             node.name,
             "no right to drop the page cache: engines may find too little memory",
-            sudoers_hint(node, user),
+            format_sudoers_command(node, user),
         )
 
 
-def _without_probe(node: Node, look: Look) -> Iterator[Finding]:
+def _check_settings_without_agent(node: Node, look: NodeInspection) -> Iterator[Finding]:
     """What the look alone tells of the settings, where the probe does not run."""
     habits = look.habits
     if habits is None:
@@ -205,10 +212,10 @@ def _without_probe(node: Node, look: Look) -> Iterator[Finding]:
             'in /etc/default/earlyoom: EARLYOOM_ARGS="-m 2 -s 80", then: sudo systemctl restart earlyoom',
         )
     settings = {"swappiness": habits.swappiness, "min_free_kbytes": habits.min_free_kbytes}
-    yield from identity.biting(node.name, settings)
+    yield from identity.check_kernel_settings(node.name, settings)
 
 
-def _gpu(node: Node, look: Look, info: EngineInfo) -> Iterator[Finding]:
+def _gpu(node: Node, look: NodeInspection, info: DockerInfo) -> Iterator[Finding]:
     access = look.docker
     if "nvidia" in info.runtimes or (access is not None and access.can_give_gpu):
         yield Finding(FindingKind.GPU, Severity.GOOD, node.name, "the NVIDIA container toolkit is there")
@@ -230,19 +237,19 @@ def _gpu(node: Node, look: Look, info: EngineInfo) -> Iterator[Finding]:
         )
 
 
-def _disks(node: Node, look: Look, info: EngineInfo) -> Iterator[Finding]:
+def _disks(node: Node, look: NodeInspection, info: DockerInfo) -> Iterator[Finding]:
     for disk in look.disks:
         if disk.free is None:
             yield Finding(
                 FindingKind.DISK, Severity.UNKNOWN, node.name, f"{disk.path}: its free space could not be read"
             )
             continue
-        scarce = disk_severity(disk.free)
+        scarce = rate_free_disk(disk.free)
         yield Finding(
             FindingKind.DISK,
             scarce or Severity.GOOD,
             node.name,
-            f"{gib(disk.free)} of {gib(disk.total)} free for {disk.path}",
+            f"{format_gib(disk.free)} of {format_gib(disk.total)} free for {disk.path}",
             "docker system df; docker image prune" if scarce and disk.path == info.root_dir else None,
         )
     for path, there in look.paths:

@@ -4,63 +4,67 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 
-from sparkctl.core.context import Context
+from sparkctl.core.context import CommandContext
 from sparkctl.core.session import Session
-from sparkctl.errors import Refused, SparkctlError
-from sparkctl.model.ask import SudoPassword
-from sparkctl.model.events import CachesDropped, Ended, Event, Outcome
-from sparkctl.model.memory import Memory
+from sparkctl.errors import OperationRefused, SparkctlError
+from sparkctl.model.ask import SudoPasswordQuestion
+from sparkctl.model.events import CachesDropped, CommandEnded, Event, Outcome
+from sparkctl.model.memory import MemoryReading
 from sparkctl.model.node import Node
-from sparkctl.operations.in_turn import in_turn
-from sparkctl.operations.stream import Emit, ended_by, stream
-from sparkctl.probe.look import Look
+from sparkctl.operations.in_turn import run_on_each_node
+from sparkctl.operations.stream import Emit, build_end_from_error, stream_events
+from sparkctl.probe.look import NodeInspection
 
 TEE = ("/usr/bin/tee", "/proc/sys/vm/drop_caches")
 _EVERYTHING = b"3"  # page cache and reclaimable slab
 _SYNC_TIMEOUT = 120.0  # writing back to a slow disk or NFS takes its time
 
 
-class NoRight(Refused):
+class MissingSudoRight(OperationRefused):
     """This user may not drop caches on this node; ``hint`` is the sudoers line that allows exactly that."""
 
 
-def sudoers_hint(node: Node, user: str | None) -> str:
+def format_sudoers_command(node: Node, user: str | None) -> str:
     """Return the command that allows dropping caches and nothing else."""
     line = f"{user or '$USER'} ALL=(root) NOPASSWD: {' '.join(TEE)}"
     where = "" if node.is_local else f" on {node.name}"
     return f"once{where}: echo '{line}' | sudo tee /etc/sudoers.d/sparkctl && sudo chmod 440 /etc/sudoers.d/sparkctl"
 
 
-async def drop(session: Session, ctx: Context, emit: Emit) -> CachesDropped:
+async def drop_node_caches(session: Session, ctx: CommandContext, emit: Emit) -> CachesDropped:
     """Drop page cache and slab on one node and emit before and after.
 
     Tries the scoped sudo right first, then the operator's password if somebody can give it (used once, never kept).
     Raises `NoRight` when neither is to be had; nothing has happened then.
     """
-    before = await session.look("identity", "memory")
+    before = await session.read_node("identity", "memory")
     await session.run(["sync"], timeout=_SYNC_TIMEOUT)
-    if not await _by_right(session) and not await _by_password(session, ctx):
+    if not await _drop_with_sudo_rule(session) and not await _drop_with_password(session, ctx):
         user = before.identity.user if before.identity else session.node.user
-        raise NoRight(
+        raise MissingSudoRight(
             f"{user or 'this user'} may not drop the page cache on {session.node.name}",
-            sudoers_hint(session.node, user),
+            format_sudoers_command(session.node, user),
         )
-    after = await session.look("memory")
+    after = await session.read_node("memory")
     event = CachesDropped(
-        ctx.clock.now(), session.node.name, _known(before, session), _known(after, session), _proven(before, after)
+        ctx.clock.unix_time(),
+        session.node.name,
+        _known(before, session),
+        _known(after, session),
+        _is_drop_confirmed(before, after),
     )
     emit(event)
     return event
 
 
-async def _by_right(session: Session) -> bool:
+async def _drop_with_sudo_rule(session: Session) -> bool:
     done = await session.run(["sudo", "-n", *TEE], stdin=_EVERYTHING, timeout=_SYNC_TIMEOUT)
     return done.status == 0
 
 
-async def _by_password(session: Session, ctx: Context) -> bool:
+async def _drop_with_password(session: Session, ctx: CommandContext) -> bool:
     """-k forgets cached credentials, so that sudo always reads the first line itself and tee never sees it."""
-    password = await ctx.asker.password(SudoPassword(session.node.name, "drop the page cache"))
+    password = await ctx.asker.ask_password(SudoPasswordQuestion(session.node.name, "drop the page cache"))
     if not password:
         return False
     done = await session.run(
@@ -69,31 +73,31 @@ async def _by_password(session: Session, ctx: Context) -> bool:
     return done.status == 0
 
 
-def _known(look: Look, session: Session) -> Memory:
+def _known(look: NodeInspection, session: Session) -> MemoryReading:
     if look.memory is None:
         raise SparkctlError(f"{session.node.name} has no readable /proc/meminfo", "is it a Linux machine?")
     return look.memory
 
 
-def _proven(before: Look, after: Look) -> bool | None:
+def _is_drop_confirmed(before: NodeInspection, after: NodeInspection) -> bool | None:
     if before.drops is None or after.drops is None:
         return None
     return after.drops > before.drops
 
 
-def drop_caches(ctx: Context, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
+def drop_caches(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
     """Drop caches on each node in turn. The end is refused if a node lacks the right, unreachable if one is not there."""
 
-    async def job(emit: Emit) -> Ended:
+    async def job(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
 
         async def drop_on(session: Session) -> None:
-            await drop(session, ctx, emit)
+            await drop_node_caches(session, ctx, emit)
 
-        failure = await in_turn(ctx, nodes, emit, drop_on)
+        failure = await run_on_each_node(ctx, nodes, emit, drop_on)
         seconds = ctx.clock.monotonic() - began
         if failure is not None:
-            return ended_by(failure, ctx, seconds)
-        return Ended(ctx.clock.now(), Outcome.DONE, 0, seconds)
+            return build_end_from_error(failure, ctx, seconds)
+        return CommandEnded(ctx.clock.unix_time(), Outcome.DONE, 0, seconds)
 
-    return stream(ctx, job, on_interrupt="interrupted")
+    return stream_events(ctx, job, on_interrupt="interrupted")

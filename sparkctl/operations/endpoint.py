@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparkctl.model.node import Node
 
 
-def endpoint(node: Node, port: int | None) -> str | None:
+def format_endpoint_url(node: Node, port: int | None) -> str | None:
     """Return ``http://HOST:PORT`` as the operator reaches it, None without a port."""
     if port is None:
         return None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkctl.core.context import Context
+from sparkctl.core.context import CommandContext
 from sparkctl.core.session import Session
 from sparkctl.errors import DockerError, NodeError
 from sparkctl.model.node import Node
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
+class ConnectionCheck:
     """What a first visit showed. ``problem`` is None where everything a start needs is there."""
 
     node: Node
@@ -20,18 +20,18 @@ class Tested:
     remedy: str | None = None
 
 
-async def visit(ctx: Context, node: Node) -> Tested:
+async def check_connection(ctx: CommandContext, node: Node) -> ConnectionCheck:
     """Connect (asking about an unknown host key), look who is there, ask Docker."""
     async with Session(node, ctx.asker, ctx.clock) as session:
         try:
             await session.link.connect()
-            look = await session.look("identity", "memory")
+            look = await session.read_node("identity", "memory")
             who = look.identity
             words = f"{who.user}@{who.host}, {who.product or who.machine}" if who else "it answers"
         except NodeError as error:
-            return Tested(node, "not reached", error.message, error.hint)
+            return ConnectionCheck(node, "not reached", error.message, error.hint)
         try:
             info = await session.docker.info()
         except DockerError as error:
-            return Tested(node, words, error.message, error.hint)
-        return Tested(node, f"{words}, Docker {info.server_version}")
+            return ConnectionCheck(node, words, error.message, error.hint)
+        return ConnectionCheck(node, f"{words}, Docker {info.server_version}")

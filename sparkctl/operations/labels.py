@@ -7,7 +7,7 @@ import re
 
 from sparkctl.model.container import Container
 from sparkctl.model.node import NodeName
-from sparkctl.model.plan import Label, ReadyRule
+from sparkctl.model.plan import ContainerLabel, ReadinessRule
 from sparkctl.model.text import load_json
 
 _LONGEST_GRACE = 3600.0
@@ -20,49 +20,49 @@ _HEALTH = re.compile(r"/[!-~]{0,1000}")  # what HTTP can ask for
 _PROBES = ("completions", "chat", "none")
 
 
-def port_of(container: Container) -> int | None:
+def parse_port_label(container: Container) -> int | None:
     """Return the port on the node, None for what is none."""
-    text = container.label(Label.PORT) or ""
+    text = container.label(ContainerLabel.PORT) or ""
     port = int(text) if text.isascii() and text.isdigit() and len(text) <= 5 else 0
     return port if 0 < port < 65536 else None
 
 
-def grace_of(container: Container) -> float | None:
+def parse_stop_grace_label(container: Container) -> float | None:
     """Return the seconds between SIGTERM and SIGKILL, None for what is no such number."""
     try:
-        grace = float(container.label(Label.GRACE) or "")
+        grace = float(container.label(ContainerLabel.GRACE) or "")
     except ValueError:
         return None
     return grace if math.isfinite(grace) and 0 <= grace <= _LONGEST_GRACE else None
 
 
-def expected_of(container: Container) -> int | None:
+def parse_expected_memory_label(container: Container) -> int | None:
     """Return the bytes of memory it is expected to hold, None for what is no such number."""
-    text = container.label(Label.EXPECTED) or ""
+    text = container.label(ContainerLabel.EXPECTED) or ""
     return (int(text) or None) if text.isascii() and text.isdigit() and len(text) <= 15 else None
 
 
-def rank_of(container: Container) -> str | None:
+def parse_rank_label(container: Container) -> str | None:
     """Return which rank of how many it is, as "0/2"; None for one Spark alone, and for what is no rank."""
-    found = _RANK.fullmatch(container.label(Label.RANK) or "")
+    found = _RANK.fullmatch(container.label(ContainerLabel.RANK) or "")
     if found is None or not int(found[1]) < int(found[2]) <= _MOST_RANKS or int(found[2]) < 2:
         return None
     return f"{int(found[1])}/{int(found[2])}"
 
 
-def nodes_of(container: Container) -> tuple[NodeName, ...]:
+def parse_rank_nodes_label(container: Container) -> tuple[NodeName, ...]:
     """Return where its ranks are, as whoever started it calls the nodes, the head's first; empty where that is not said."""
-    text = container.label(Label.NODES) or ""
+    text = container.label(ContainerLabel.NODES) or ""
     return tuple(map(NodeName, text.split(","))) if _NODES.fullmatch(text) else ()
 
 
-def run_of(container: Container) -> str | None:
+def parse_start_id_label(container: Container) -> str | None:
     """Return what all ranks of one start share, None where nothing usable is said."""
-    text = container.label(Label.RUN) or ""
+    text = container.label(ContainerLabel.RUN) or ""
     return text if _RUN.fullmatch(text) else None
 
 
-def rule_of(container: Container) -> ReadyRule | None:
+def parse_ready_rule_label(container: Container) -> ReadinessRule | None:
     """Return when it counts as ready, None where its label does not say so in a usable way.
 
     A regular expression from a label is used where it is nobody else's: the engine's own, that of the profile here, or plain
@@ -70,7 +70,7 @@ def rule_of(container: Container) -> ReadyRule | None:
     be written so that it never ends.
     """
     try:
-        fields = load_json(container.label(Label.READY) or "")
+        fields = load_json(container.label(ContainerLabel.READY) or "")
         line, health, probe = fields["line"], fields["health"], fields.get("probe", "none")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
@@ -79,22 +79,22 @@ def rule_of(container: Container) -> ReadyRule | None:
     if not isinstance(probe, str) or probe not in _PROBES:
         return None
     if line is None:
-        return ReadyRule(None, health, probe)
+        return ReadinessRule(None, health, probe)
     if not isinstance(line, str):
         return None
     default = _default_ready_line(container)
     if line == default or _PLAIN_LINE.fullmatch(line) or line == _profile_ready_line(container):
-        return ReadyRule(line, health, probe)
+        return ReadinessRule(line, health, probe)
     if default is None and health is None:
         return None
-    return ReadyRule(default, health, probe)
+    return ReadinessRule(default, health, probe)
 
 
 def _default_ready_line(container: Container) -> str | None:
-    from sparkctl.engines import load, names
+    from sparkctl.engines import engine_names, load_engine
 
-    engine = container.label(Label.ENGINE) or ""
-    return load(engine).defaults.ready_line if engine in names() else None
+    engine = container.label(ContainerLabel.ENGINE) or ""
+    return load_engine(engine).defaults.ready_line if engine in engine_names() else None
 
 
 def _profile_ready_line(container: Container) -> str | None:
@@ -102,7 +102,7 @@ def _profile_ready_line(container: Container) -> str | None:
     from sparkctl.core.profiles import ProfileLibrary
     from sparkctl.errors import SparkctlError
 
-    name, library = container.label(Label.PROFILE) or "", ProfileLibrary()
+    name, library = container.label(ContainerLabel.PROFILE) or "", ProfileLibrary()
     try:
         return library.load(name).start.ready_line if name in library.names() else None
     except (SparkctlError, OSError):

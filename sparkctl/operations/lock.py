@@ -20,15 +20,15 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sparkctl.core.context import Context, NodeLock
-from sparkctl.core.owed import OwedStops
+from sparkctl.core.context import CommandContext, NodeLock
+from sparkctl.core.owed import PendingStopFiles
 from sparkctl.core.session import Session
-from sparkctl.errors import LinkLost, NodeError, Refused, Starved
+from sparkctl.errors import ConnectionLost, NodeError, NodeStarved, OperationRefused
 from sparkctl.model.node import NodeState
-from sparkctl.model.text import clean
-from sparkctl.model.units import spoken
+from sparkctl.model.text import sanitize_line
+from sparkctl.model.units import format_duration
 from sparkctl.operations.switching import journal
-from sparkctl.wire.link import Held
+from sparkctl.wire.link import RemoteProcess
 
 PLACE = "/run"
 OLD_PLACE = "/tmp/sparkctl.lock"  # noqa: S108  see above
@@ -74,7 +74,7 @@ exec sh -c "$hold" "$held $token" "$about"
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LockHolder:
     """Who holds a lock, as the holder says; empty words where it does not."""
 
     operator: str
@@ -83,25 +83,25 @@ class Holder:
     token: str
 
 
-class Taken(Refused):
+class LockConflict(OperationRefused):
     """Somebody else holds the lock."""
 
-    def __init__(self, message: str, hint: str, holder: Holder) -> None:
+    def __init__(self, message: str, hint: str, holder: LockHolder) -> None:
         super().__init__(message, hint)
         self.holder = holder
 
 
-class StartLock:
+class HeldNodeLock:
     """A held lock. `ensure` before anything is created after a break; `release` frees it."""
 
-    def __init__(self, session: Session, ctx: Context, doing: str, warn: Callable[[str], None]) -> None:
+    def __init__(self, session: Session, ctx: CommandContext, doing: str, warn: Callable[[str], None]) -> None:
         self._session = session
         self._ctx = ctx
         self._about = {
-            "operator": ctx.operator, "doing": doing, "since": round(ctx.clock.now()), "token": uuid.uuid4().hex
+            "operator": ctx.operator, "doing": doing, "since": round(ctx.clock.unix_time()), "token": uuid.uuid4().hex
         }  # fmt: skip
         self._warn = warn
-        self._held: Held | None = None
+        self._held: RemoteProcess | None = None
         self._beaten = (0.0, 0.0)  # when the node was last told that we live: time, monotonic
         self._taking = asyncio.Lock()
         self._beating: asyncio.Task[None] | None = None
@@ -111,9 +111,9 @@ class StartLock:
         """Take it now, or raise `Taken`."""
         self._held = await self._try()
         self._ctx.locks.add(str(self._about["token"]))
-        self._beating = asyncio.create_task(self._beat())
+        self._beating = asyncio.create_task(self._send_heartbeats())
 
-    async def ensure(self) -> None:
+    async def reacquire_if_lost(self) -> None:
         """Have it, taking it again where a break of the connection lost it. Raises `Taken` if another was faster."""
         async with self._taking:
             began = self._ctx.clock.monotonic()
@@ -123,7 +123,7 @@ class StartLock:
             while self._held is None:
                 try:
                     self._held = await self._try()
-                except Taken as taken:
+                except LockConflict as taken:
                     # the node may not have noticed yet that the connection which held it for us is gone
                     ours = taken.holder.token == self._about["token"]
                     if not ours or self._ctx.clock.monotonic() - began > _PATIENCE:
@@ -140,9 +140,9 @@ class StartLock:
             await self._held.release()
             self._held = None
 
-    async def _try(self) -> Held:
+    async def _try(self) -> RemoteProcess:
         words = [PLACE, OLD_PLACE, str(self._about["token"]), json.dumps(self._about), _HOLD]
-        held = await self._session.link.hold(["sh", "-c", _SCRIPT, "sparkctl-lock", *words])
+        held = await self._session.link.start_process(["sh", "-c", _SCRIPT, "sparkctl-lock", *words])
         try:
             await self._read_answer(held)
         except BaseException:
@@ -151,24 +151,24 @@ class StartLock:
         self._beaten = self._now()
         return held
 
-    async def _read_answer(self, held: Held) -> None:
+    async def _read_answer(self, held: RemoteProcess) -> None:
         """Return once the lock is held. Raises `Taken` where another holds it, and another error where that is not known."""
         node = self._session.node.name
         try:
             async with asyncio.timeout(_ANSWER):
                 while (answer := await _answer(held)).startswith("@@ beside"):
-                    self._warn_of(clean(answer.removeprefix("@@ beside").strip()))
+                    self._warn_of(sanitize_line(answer.removeprefix("@@ beside").strip()))
                 if answer == "@@ held":
                     return
-                known = clean((await held.readline()).decode("utf-8", "replace")) if "taken" in answer else ""
+                known = sanitize_line((await held.readline()).decode("utf-8", "replace")) if "taken" in answer else ""
         except TimeoutError as late:
-            raise Starved(
+            raise NodeStarved(
                 node,
                 f"{node} did not say within {_ANSWER:.0f} s whether somebody else changes something there",
                 f"it is very busy, or {OLD_PLACE} is not a plain file; on {node}: ls -l {OLD_PLACE}",
             ) from late
         if answer == "@@ missing":
-            raise Refused(
+            raise OperationRefused(
                 f"{node} has no flock command, which keeps two operators apart", "sudo apt install util-linux"
             )
         if "taken" not in answer:
@@ -176,7 +176,7 @@ class StartLock:
             raise NodeError(
                 node, f"{node} did not say whether somebody else changes something there", f"try again{why}"
             )
-        raise _taken(node, read_holder(known), self._ctx, PLACE if answer == "@@ taken" else OLD_PLACE)
+        raise _taken(node, parse_lock_holder(known), self._ctx, PLACE if answer == "@@ taken" else OLD_PLACE)
 
     def _warn_of(self, kind: str) -> None:
         """Tell once what lies where an older sparkctl looks for its lock."""
@@ -189,14 +189,14 @@ class StartLock:
             )
 
     def _now(self) -> tuple[float, float]:
-        return self._ctx.clock.now(), self._ctx.clock.monotonic()
+        return self._ctx.clock.unix_time(), self._ctx.clock.monotonic()
 
     @property
     def _is_silent(self) -> bool:
         """Tell whether this process, or its whole machine, stood still for so long that the node may have freed the lock."""
         return any(now - then > _SILENT for now, then in zip(self._now(), self._beaten, strict=True))
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         """Keep it alive, and get it back after a break; another who has it by then is worth a word, not an end."""
         is_another = False
         while True:
@@ -210,9 +210,9 @@ class StartLock:
                 await self._ctx.clock.sleep(_RETRY)
                 continue
             try:
-                await self.ensure()
-            except (NodeError, Refused) as error:
-                if isinstance(error, Taken) and not is_another:
+                await self.reacquire_if_lost()
+            except (NodeError, OperationRefused) as error:
+                if isinstance(error, LockConflict) and not is_another:
                     is_another = True
                     self._warn(f"the connection was lost for a while, and with it the lock; now {error.message}")
                 await self._ctx.clock.sleep(_AGAIN if is_another else _RETRY)
@@ -221,7 +221,7 @@ class StartLock:
                     self._warn(f"the lock on {self._session.node.name} is held for this again")
                 is_another = False
 
-    async def _beat_until_lost(self, held: Held) -> None:
+    async def _beat_until_lost(self, held: RemoteProcess) -> None:
         """Return when the holding command has ended, there or with the connection: it says nothing else any more."""
         end = asyncio.ensure_future(held.readline())
         try:
@@ -229,68 +229,70 @@ class StartLock:
                 await held.write(b".")
                 self._beaten = self._now()
                 await asyncio.wait({end}, timeout=_BEAT)
-        except LinkLost:
+        except ConnectionLost:
             return
         finally:
             end.cancel()
             await asyncio.gather(end, return_exceptions=True)
 
 
-class StepLock:
+class BorrowedNodeLock:
     """The lock of the verb that this is a step of: used, and left to it."""
 
     def __init__(self, held: NodeLock) -> None:
         self._held = held
 
-    async def ensure(self) -> None:
+    async def reacquire_if_lost(self) -> None:
         """Have it; see `StartLock.ensure`."""
-        await self._held.ensure()
+        await self._held.reacquire_if_lost()
 
     async def release(self) -> None:
         """Leave it to the verb that has it."""
 
 
-async def acquire(
+async def acquire_node_lock(
     session: Session,
-    ctx: Context,
+    ctx: CommandContext,
     doing: str,
     warn: Callable[[str], None],
     *,
     beside_ourselves: bool = False,
     for_switch: bool = False,
-) -> StartLock | StepLock:
+) -> HeldNodeLock | BorrowedNodeLock:
     """Take the node's lock or raise `Taken`, naming who holds it, what they are doing and since when.
 
     ``beside_ourselves``: a lock that this very operator holds is no obstacle; in another terminal it is worth a word.
     A node on which a switch goes on, or was left, is refused (`SwitchUnderway`) to all but those ``for_switch``.
     """
     if (held := ctx.holds.get(session.node.name)) is not None:
-        return StepLock(held)
-    lock, is_taken = StartLock(session, ctx, doing, warn), False
+        return BorrowedNodeLock(held)
+    lock, is_taken = HeldNodeLock(session, ctx, doing, warn), False
     try:
         await lock.take()
         is_taken = True
-    except Taken as taken:
-        await journal.refuse_during(session, is_held=True)
+    except LockConflict as taken:
+        await journal.refuse_during_switch(session, is_held=True)
         if not beside_ourselves or taken.holder.operator != ctx.operator:
             raise
         if taken.holder.token not in ctx.locks:
             warn(f"you are {taken.holder.doing} in another terminal, which will see it stop")
     try:
         if is_taken and not for_switch:
-            await journal.refuse_during(session, is_held=False)
+            await journal.refuse_during_switch(session, is_held=False)
         # Whoever changes a node finishes first what an earlier stop had to leave there; a switch once it has all its locks.
-        if not for_switch and OwedStops(ctx.history.directory).on(session.node.name, ctx.clock.now()):
-            from sparkctl.operations.stopping.owed import settle
+        if not for_switch and PendingStopFiles(ctx.history.directory).list_for_node(
+            session.node.name, ctx.clock.unix_time()
+        ):
+            from sparkctl.operations.stopping.owed import finish_pending_stops
 
-            await settle(session, ctx, warn)
+            await finish_pending_stops(session, ctx, warn)
     except BaseException:
         await lock.release()
         raise
     return lock
 
 
-async def _answer(held: Held) -> str:
+async def _answer(held: RemoteProcess) -> str:
     """Return the script's own line; "" where it ends without one."""
     while line := await held.readline():
         text = line.decode("utf-8", "replace").rstrip()
@@ -299,31 +301,31 @@ async def _answer(held: Held) -> str:
     return ""
 
 
-def read_holder(text: str) -> Holder:
+def parse_lock_holder(text: str) -> LockHolder:
     """Return what the words of a lock's holder say, with empty ones for what they do not: anybody may have written them."""
     try:
         about = json.loads(text)
         since = float(about["since"])
-        known = Holder(str(about["operator"]), str(about["doing"]), since, str(about.get("token", "")))
+        known = LockHolder(str(about["operator"]), str(about["doing"]), since, str(about.get("token", "")))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        return Holder("", "", None, "")
-    return known if abs(since) < 1e12 else Holder(known.operator, known.doing, None, known.token)
+        return LockHolder("", "", None, "")
+    return known if abs(since) < 1e12 else LockHolder(known.operator, known.doing, None, known.token)
 
 
-def _taken(node: str, holder: Holder, ctx: Context, place: str) -> Taken:
+def _taken(node: str, holder: LockHolder, ctx: CommandContext, place: str) -> LockConflict:
     if not holder.operator:
         what = f"{node}: a process that does not say whose it is holds sparkctl's lock ({place})"
-        return Taken(what, f"wait for it, or see what it is: on {node}: sudo lslocks | grep -w {place}", holder)
-    since = "" if holder.since is None else f" (for {spoken(max(0.0, ctx.clock.now() - holder.since))})"
+        return LockConflict(what, f"wait for it, or see what it is: on {node}: sudo lslocks | grep -w {place}", holder)
+    since = "" if holder.since is None else f" (for {format_duration(max(0.0, ctx.clock.unix_time() - holder.since))})"
     if holder.token in ctx.locks:
         hint = "wait for that, or stop it first (in the panel: x)"
-        return Taken(f"{node}: you are {holder.doing} from here already", hint, holder)
+        return LockConflict(f"{node}: you are {holder.doing} from here already", hint, holder)
     if holder.operator == ctx.operator:
         hint = (
             "end that one with Ctrl-C (the engine goes on), or stop the engine: sparkctl down. If its connection was lost, "
             f"the lock is free within {_HELD_AFTER_LOSS} s: try again"
         )
         what = f"{node}: another sparkctl of yours ({holder.operator}) is {holder.doing}{since}"
-        return Taken(what, hint, holder)
+        return LockConflict(what, hint, holder)
     hint = f"wait for it, or watch: sparkctl status --node {node} --watch"
-    return Taken(f"{node}: {holder.operator} is {holder.doing}{since}", hint, holder)
+    return LockConflict(f"{node}: {holder.operator} is {holder.doing}{since}", hint, holder)

@@ -13,7 +13,7 @@ _PIECE = 64 << 10  # characters that are masked at once
 _LONGEST_KEY = 200  # lines of a private key whose end does not come
 
 
-def masked(lines: Sequence[LogLine], secrets: Collection[str]) -> tuple[LogLine, ...]:
+def mask_log_lines(lines: Sequence[LogLine], secrets: Collection[str]) -> tuple[LogLine, ...]:
     """Return the lines with secrets masked. A batch is looked through as a whole: nearly all have none."""
     if not may_hold_secret("\n".join([line.text for line in lines]), secrets):
         return tuple(lines)
@@ -43,7 +43,7 @@ class LineMasker:
 
     def _mask_piece(self, lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
         if not self._key_lines and not any("PRIVATE KEY-----" in line.text for line in lines):
-            return masked(lines, self._secrets)
+            return mask_log_lines(lines, self._secrets)
         found: list[LogLine] = []
         for line in lines:
             if not self._key_lines and "-----END " in line.text and "-----BEGIN " not in line.text:

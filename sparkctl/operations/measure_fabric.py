@@ -8,21 +8,21 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from itertools import combinations, pairwise
 
-from sparkctl.core.context import Context
-from sparkctl.core.fabric import find_way
-from sparkctl.core.linkspeed import FUNCTION, Measured, judged, write_bandwidth
+from sparkctl.core.context import CommandContext
+from sparkctl.core.fabric import find_fabric_route
+from sparkctl.core.linkspeed import LANE_MBIT_S, LaneMeasurement, parse_ib_write_bw, rate_lane_speed
 from sparkctl.core.session import Session
-from sparkctl.core.together import together
-from sparkctl.errors import ExitCode, LinkLost, Refused, SparkctlError
-from sparkctl.model.events import Ended, Event, Examined, Found, Outcome
-from sparkctl.model.fabric import End, Lane, NodeLanes, Way
-from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
+from sparkctl.core.together import gather_or_cancel
+from sparkctl.errors import ConnectionLost, ExitCode, OperationRefused, SparkctlError
+from sparkctl.model.events import CheckCompleted, CommandEnded, Event, FindingReported, Outcome
+from sparkctl.model.fabric import FabricRoute, Lane, NodeLanes, RouteEnd
+from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.units import GIB, gib
-from sparkctl.operations.moving.carrying import Road, meet
+from sparkctl.model.units import GIB, format_gib
+from sparkctl.operations.moving.carrying import TransferRoute, open_transfer_stream
 from sparkctl.operations.starting import fabric_check
-from sparkctl.operations.stream import Emit, stream
-from sparkctl.wire.link import Held
+from sparkctl.operations.stream import Emit, stream_events
+from sparkctl.wire.link import RemoteProcess
 
 _STREAMS = 4  # each lane
 _SECONDS = 2.0
@@ -33,49 +33,51 @@ _RDMA_LIMIT = 15  # seconds, on the node
 _WITHIN = 40.0
 _RDMA_PORT = 18515  # its usual one
 
-_Pair = tuple[Session, Session]
+SessionPair = tuple[Session, Session]
 
 
-def measure(ctx: Context, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
+def measure_fabric(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
     """Say what will be sent, measure each lane each way and all together, and judge. Exit 5 where a way does not carry, 3
     where a node could not be asked; what is slower than it could be is a warning."""
 
-    async def job(emit: Emit) -> Ended:
+    async def job(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
-        teller = _Teller(ctx, emit)
+        teller = FabricFindings(ctx, emit)
         if len(nodes) < 2:
-            raise Refused("the fabric is between Sparks, and one alone was named", "name two: -n spark1 -n spark2")
+            raise OperationRefused(
+                "the fabric is between Sparks, and one alone was named", "name two: -n spark1 -n spark2"
+            )
         async with AsyncExitStack() as stack:
             sessions = [await stack.enter_async_context(ctx.session(node)) for node in nodes]
-            await together(*(session.link.connect() for session in sessions))
+            await gather_or_cancel(*(session.link.connect() for session in sessions))
             await _measure(sessions, {node.name: node.fabric for node in nodes if node.fabric}, teller)
         for node in nodes:
-            emit(Examined(ctx.clock.now(), node.name, ctx.clock.monotonic() - began))
+            emit(CheckCompleted(ctx.clock.unix_time(), node.name, ctx.clock.monotonic() - began))
         code = ExitCode.UNHEALTHY if teller.problems else ExitCode.DONE
         outcome = Outcome.UNHEALTHY if teller.problems else Outcome.DONE
-        return Ended(ctx.clock.now(), outcome, int(code), ctx.clock.monotonic() - began)
+        return CommandEnded(ctx.clock.unix_time(), outcome, int(code), ctx.clock.monotonic() - began)
 
-    return stream(ctx, job, on_interrupt="interrupted; nothing goes on on the nodes")
+    return stream_events(ctx, job, on_interrupt="interrupted; nothing goes on on the nodes")
 
 
-class _Teller:
+class FabricFindings:
     """Tells findings, and counts the problems."""
 
-    def __init__(self, ctx: Context, emit: Emit) -> None:
+    def __init__(self, ctx: CommandContext, emit: Emit) -> None:
         self._ctx, self._emit = ctx, emit
         self.problems = 0
 
     def __call__(
         self, node: NodeName, severity: Severity, words: str, remedy: str | None = None, *,
-        kind: FindingKind = FindingKind.FABRIC, evidence: tuple[Figure, ...] = (),
+        kind: FindingKind = FindingKind.FABRIC, evidence: tuple[FindingEvidence, ...] = (),
     ) -> None:  # fmt: skip
         self.problems += severity is Severity.PROBLEM
         one = Finding(kind, severity, node, words, remedy, evidence=evidence)
-        self._emit(Found.of(self._ctx.clock.now(), one))
+        self._emit(FindingReported.of(self._ctx.clock.unix_time(), one))
 
 
-async def _measure(sessions: Sequence[Session], chosen: Mapping[NodeName, str], tell: _Teller) -> None:
-    looks = await together(*(session.look("fabric") for session in sessions))
+async def _measure(sessions: Sequence[Session], chosen: Mapping[NodeName, str], tell: FabricFindings) -> None:
+    looks = await gather_or_cancel(*(session.read_node("fabric") for session in sessions))
     found = [
         NodeLanes(session.node.name, look.lanes.lanes, look.lanes.has_devices)
         for session, look in zip(sessions, looks, strict=True)
@@ -84,16 +86,16 @@ async def _measure(sessions: Sequence[Session], chosen: Mapping[NodeName, str], 
     head = sessions[0].node.name
     try:
         if len(found) < len(sessions):
-            raise Refused("a node did not say which interfaces it has", "see `sparkctl doctor`")
-        way = find_way(found, chosen)
-        cautions = (*way.cautions, *await fabric_check.check(sessions, way))
-    except Refused as refused:
+            raise OperationRefused("a node did not say which interfaces it has", "see `sparkctl doctor`")
+        way = find_fabric_route(found, chosen)
+        cautions = (*way.cautions, *await fabric_check.check_fabric(sessions, way))
+    except OperationRefused as refused:
         tell(head, Severity.PROBLEM, refused.message, refused.hint)
         return
     for end in way.ends:
-        _tell_lanes(end, tell)
+        _report_lanes(end, tell)
     for caution in cautions:
-        tell(_about(caution, way), Severity.WARNING, caution)
+        tell(_node_of_caution(caution, way), Severity.WARNING, caution)
     by_name = {session.node.name: session for session in sessions}
     pairs = [(by_name[one.node], by_name[other.node]) for one, other in combinations(way.ends, 2)]
     if len(way.ends) > 3:  # all pairs would take long, and a ring shows every port
@@ -103,7 +105,7 @@ async def _measure(sessions: Sequence[Session], chosen: Mapping[NodeName, str], 
     most = len(pairs) * (2 * count + (count if count > 1 else 0)) * _STREAMS * _MOST
     tell(
         head, Severity.NOTE,
-        f"{measures} measurements of {_SECONDS:.0f} s at most follow, {gib(most)} at most in all, by TCP from memory to memory, "
+        f"{measures} measurements of {_SECONDS:.0f} s at most follow, {format_gib(most)} at most in all, by TCP from memory to memory, "
         "which moves less than RDMA can; where both have ib_write_bw (sudo apt install perftest) RDMA is measured, too; "
         "a model that talks over these links is slower meanwhile",
     )  # fmt: skip
@@ -111,12 +113,12 @@ async def _measure(sessions: Sequence[Session], chosen: Mapping[NodeName, str], 
         await _measure_pair(pair, way, tell)
 
 
-def _tell_lanes(end: End, tell: _Teller) -> None:
+def _report_lanes(end: RouteEnd, tell: FabricFindings) -> None:
     """Say what each lane is, and what of RDMA is known of it."""
     for lane in end.lanes:
         speed = f"{lane.speed / 1000:g} Gb/s" if lane.speed else "speed not known"
-        if lane.device is not None and lane.speed and lane.speed > FUNCTION:
-            speed += f" (the port's; one of its two functions carries {FUNCTION / 1000:g})"
+        if lane.device is not None and lane.speed and lane.speed > LANE_MBIT_S:
+            speed += f" (the port's; one of its two functions carries {LANE_MBIT_S / 1000:g})"
         words = f"{lane.interface} {lane.address}, {speed}, MTU {lane.mtu if lane.mtu is not None else 'not known'}"
         tell(end.node, Severity.GOOD, words)
         if lane.device is None:
@@ -137,34 +139,40 @@ def _tell_lanes(end: End, tell: _Teller) -> None:
             tell(end.node, Severity.GOOD, words, kind=FindingKind.RDMA)
 
 
-def _about(caution: str, way: Way) -> NodeName:
+def _node_of_caution(caution: str, way: FabricRoute) -> NodeName:
     return next((end.node for end in way.ends if caution.startswith(end.node)), way.head.node)
 
 
-async def _measure_pair(pair: _Pair, way: Way, tell: _Teller) -> None:
-    ends = [way.end_of(session.node.name) for session in pair]
+async def _measure_pair(pair: SessionPair, way: FabricRoute, tell: FabricFindings) -> None:
+    ends = [way.route_end_of(session.node.name) for session in pair]
     lanes = list(zip(ends[0].lanes, ends[1].lanes, strict=True))
     has_tool = await _has_tool(pair) if all(near.device and far.device for near, far in lanes) else False
     one, other = pair
     for near, far in lanes:
-        await _tell_one(one, other, [(near, far)], tell, one.node.name, with_rdma=has_tool)
-        await _tell_one(other, one, [(far, near)], tell, one.node.name, with_rdma=has_tool)
+        await _measure_direction(one, other, [(near, far)], tell, one.node.name, with_rdma=has_tool)
+        await _measure_direction(other, one, [(far, near)], tell, one.node.name, with_rdma=has_tool)
     if len(lanes) > 1:
-        await _tell_one(*pair, lanes, tell, one.node.name, with_rdma=False)
+        await _measure_direction(*pair, lanes, tell, one.node.name, with_rdma=False)
 
 
-async def _tell_one(
-    source: Session, target: Session, lanes: list[tuple[Lane, Lane]], tell: _Teller, about: NodeName, *, with_rdma: bool
+async def _measure_direction(
+    source: Session,
+    target: Session,
+    lanes: list[tuple[Lane, Lane]],
+    tell: FabricFindings,
+    about: NodeName,
+    *,
+    with_rdma: bool,
 ) -> None:
     """Measure one way over some lanes, and say how it is, of the node ``about``."""
     names = " and ".join(near.interface for near, _ in lanes)
     way = f"{source.node.name} to {target.node.name} over {names}"
     try:
-        measured = await _by_tcp(source, target, lanes)
+        measured = await _measure_tcp(source, target, lanes)
         if with_rdma:
-            rdma = await _by_rdma(source, target, *lanes[0])
-            measured = Measured(measured.rate, measured.latency, rdma)
-    except LinkLost:
+            rdma = await _measure_rdma(source, target, *lanes[0])
+            measured = LaneMeasurement(measured.rate, measured.latency, rdma)
+    except ConnectionLost:
         raise
     except TimeoutError:
         tell(about, Severity.UNKNOWN, f"{way}: could not be measured within {_WITHIN:.0f} s")
@@ -172,42 +180,50 @@ async def _tell_one(
     except SparkctlError as error:
         tell(about, Severity.UNKNOWN, f"{way}: could not be measured: {error.message}", error.hint)
         return
-    severity, words, remedy = judged(measured, tuple(near for near, _ in lanes))
-    evidence = [Figure("rate", f"{measured.gigabits:.2f}", "Gb/s", "tcp")] if measured.gigabits is not None else []
+    severity, words, remedy = rate_lane_speed(measured, tuple(near for near, _ in lanes))
+    evidence = (
+        [FindingEvidence("rate", f"{measured.gigabits:.2f}", "Gb/s", "tcp")] if measured.gigabits is not None else []
+    )
     if measured.latency is not None:
-        evidence.append(Figure("latency", f"{measured.latency * 1e6:.0f}", "us", "tcp"))
+        evidence.append(FindingEvidence("latency", f"{measured.latency * 1e6:.0f}", "us", "tcp"))
     if measured.rdma is not None:
-        evidence.append(Figure("rate", f"{measured.rdma:.2f}", "Gb/s", "ib_write_bw"))
+        evidence.append(FindingEvidence("rate", f"{measured.rdma:.2f}", "Gb/s", "ib_write_bw"))
     tell(about, severity, f"{way}: {words}", remedy, evidence=tuple(evidence))
 
 
-async def _by_tcp(source: Session, target: Session, lanes: list[tuple[Lane, Lane]]) -> Measured:
+async def _measure_tcp(source: Session, target: Session, lanes: list[tuple[Lane, Lane]]) -> LaneMeasurement:
     """Send bytes of no meaning over all the lanes at once; nothing of it touches a disk."""
-    road, latency = Road(tuple(lanes)), None
+    road, latency = TransferRoute(tuple(lanes)), None
     if len(lanes) == 1:
         echo = {"n": 0, "echoes": _ECHOES}
-        async with asyncio.timeout(_WITHIN), meet(source, target, ([echo], [echo]), road, 1, alone=False) as pair:
-            await pair.tell(end=True)
-            async for side, said in pair.words():
+        async with (
+            asyncio.timeout(_WITHIN),
+            open_transfer_stream(source, target, ([echo], [echo]), road, 1, alone=False) as pair,
+        ):
+            await pair.send_to_receiver(end=True)
+            async for side, said in pair.read_messages():
                 if side == "send" and "median" in said:
                     latency = float(said["median"])
     count = _STREAMS * len(lanes)
     jobs = [{"n": number, "seconds": _SECONDS, "most": _MOST} for number in range(count)]
     got, took = 0, 0.0
-    async with asyncio.timeout(_WITHIN), meet(source, target, (jobs, jobs), road, count, alone=False) as pair:
-        await pair.tell(end=True)
-        async for side, said in pair.words():
+    async with (
+        asyncio.timeout(_WITHIN),
+        open_transfer_stream(source, target, (jobs, jobs), road, count, alone=False) as pair,
+    ):
+        await pair.send_to_receiver(end=True)
+        async for side, said in pair.read_messages():
             if side == "take" and "bytes" in said and "took" in said:
                 got, took = got + int(said["bytes"]), max(took, float(said["took"]))
-    return Measured(got / took if got and took else None, latency)
+    return LaneMeasurement(got / took if got and took else None, latency)
 
 
-async def _has_tool(pair: _Pair) -> bool:
-    found = await together(*(session.run(["sh", "-c", "command -v ib_write_bw"]) for session in pair))
+async def _has_tool(pair: SessionPair) -> bool:
+    found = await gather_or_cancel(*(session.run(["sh", "-c", "command -v ib_write_bw"]) for session in pair))
     return all(done.status == 0 and done.stdout.strip() for done in found)
 
 
-async def _by_rdma(source: Session, target: Session, near: Lane, far: Lane) -> float | None:
+async def _measure_rdma(source: Session, target: Session, near: Lane, far: Lane) -> float | None:
     """Let ``ib_write_bw`` measure one lane; each end is ended by ``timeout`` on its node, whatever becomes of us."""
 
     def command(lane: Lane, *more: str) -> list[str]:
@@ -216,11 +232,13 @@ async def _by_rdma(source: Session, target: Session, near: Lane, far: Lane) -> f
         words += ["-x", str(lane.gid_index)] if lane.gid_index is not None else []
         return [*words, *more]
 
-    server: Held = await target.link.hold(["sh", "-c", f"exec {shlex.join(command(far))} >/dev/null 2>&1"])
+    server: RemoteProcess = await target.link.start_process(
+        ["sh", "-c", f"exec {shlex.join(command(far))} >/dev/null 2>&1"]
+    )
     try:
         for _ in range(3):
             done = await source.run(command(near, far.address), timeout=_RDMA_LIMIT + 5)
-            if (rate := write_bandwidth(done.stdout.decode("utf-8", "replace"))) is not None:
+            if (rate := parse_ib_write_bw(done.stdout.decode("utf-8", "replace"))) is not None:
                 return rate
         return None
     finally:

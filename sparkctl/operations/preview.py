@@ -6,26 +6,30 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from sparkctl.core.context import Context
-from sparkctl.core.planning import plan
-from sparkctl.engines import load
+from sparkctl.core.context import CommandContext
+from sparkctl.core.planning import build_launch_plan
+from sparkctl.engines import load_engine
 from sparkctl.errors import InvalidInput
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.profile import Profile
 
 
-async def home_on(ctx: Context, node: Node) -> str:
+async def read_node_home(ctx: CommandContext, node: Node) -> str:
     """Return the home of the node's user there, ``~`` where it does not say. Raises `NodeError`."""
     async with ctx.session(node) as session:
         await session.link.connect()
-        await session.look("identity")
+        await session.read_node("identity")
     return session.user_home
 
 
-def planned(ctx: Context, profile: Profile, node: Node, home: str, environ: Mapping[str, str]) -> LaunchPlan:
+def build_preview_plan(
+    ctx: CommandContext, profile: Profile, node: Node, home: str, environ: Mapping[str, str]
+) -> LaunchPlan:
     """Return the launch that `up` would make of a profile. Raises `InvalidInput` for what it would refuse in the profile."""
-    return plan(profile, node, home=home, operator=ctx.operator, environ=environ, engine=load(profile.engine))
+    return build_launch_plan(
+        profile, node, home=home, operator=ctx.operator, environ=environ, engine=load_engine(profile.engine)
+    )
 
 
 _UNSET = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\} is not set")
@@ -34,30 +38,30 @@ _ANY = NodeName("spark")
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class LaunchPreview:
     """The launch as far as it can be told: None where it cannot; ``refusal`` is why `up` would not do it."""
 
     plan: LaunchPlan | None
     refusal: InvalidInput | None = None
 
 
-def foreseen(
-    ctx: Context, profile: Profile, node: Node | None, home: str | None, environ: Mapping[str, str]
-) -> Foreseen:
+def preview_launch(
+    ctx: CommandContext, profile: Profile, node: Node | None, home: str | None, environ: Mapping[str, str]
+) -> LaunchPreview:
     """Return the launch of a profile, also without a node: a ``home`` that is not known is ``~``, and a variable that is not
     set stands as it is written."""
     where = node or Node(_ANY, str(_ANY))
     refusal = None
     try:
-        made = planned(ctx, profile, where, home or _SOMEWHERE, environ)
+        made = build_preview_plan(ctx, profile, where, home or _SOMEWHERE, environ)
     except InvalidInput as error:
         refusal = error
         unset = {name: f"${{{name}}}" for name in _UNSET.findall(error.message)}
         try:
-            made = planned(ctx, profile, where, home or _SOMEWHERE, {**environ, **unset})
+            made = build_preview_plan(ctx, profile, where, home or _SOMEWHERE, {**environ, **unset})
         except InvalidInput:
-            return Foreseen(None, refusal)
+            return LaunchPreview(None, refusal)
     mounts = tuple(
         replace(one, source=one.source[1:]) if one.source.startswith(_SOMEWHERE) else one for one in made.mounts
     )
-    return Foreseen(replace(made, mounts=mounts), refusal)
+    return LaunchPreview(replace(made, mounts=mounts), refusal)

@@ -9,30 +9,30 @@ from dataclasses import dataclass, replace
 from io import BufferedReader
 from pathlib import Path
 
-from sparkctl.core.context import Context
+from sparkctl.core.context import CommandContext
 from sparkctl.core.faults import InvalidFile
-from sparkctl.core.linting import Caution, cautions
-from sparkctl.core.profile_build import build
-from sparkctl.core.profile_tree import token_faults
-from sparkctl.core.profile_write import profile_yaml
+from sparkctl.core.linting import StartWarning, list_start_warnings
+from sparkctl.core.profile_build import validate_profile
+from sparkctl.core.profile_tree import find_token_issues
+from sparkctl.core.profile_write import render_profile_yaml
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.session import Session
 from sparkctl.core.yamlfile import parse_yaml
-from sparkctl.engines import names as engine_names
-from sparkctl.errors import InvalidInput, NoSuchContainer, Refused
+from sparkctl.engines import engine_names as engine_names
+from sparkctl.errors import ContainerNotFound, InvalidInput, OperationRefused
 from sparkctl.files import open_user_file
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
-from sparkctl.model.suggest import did_you_mean
-from sparkctl.recipes.draft import Imported
-from sparkctl.recipes.read import Wishes, read_run, read_text
-from sparkctl.recipes.references import is_name
+from sparkctl.model.suggest import format_did_you_mean
+from sparkctl.recipes.draft import ImportResult
+from sparkctl.recipes.read import ImportOptions, import_container, import_text
+from sparkctl.recipes.references import is_variable_name
 
 _LARGEST = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ImportProfile:
     """What is asked for. ``define``: ``NAME=VALUE`` texts. ``allow``: names of what is taken although it may be dangerous, as
     `policy.allowed_names` gives them; True: all. ``directory``: where the profile will lie, None where that is not known."""
 
@@ -44,21 +44,21 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ImportedProfile:
     """An import that passed the check: ``text`` is the file, ``path`` where it lies now, None where it was not asked for.
 
     ``cautions``: what its engine's flag catalogue says of it, with the ``field=value`` that mends it where there is one.
     """
 
-    imported: Imported
+    imported: ImportResult
     profile: Profile
     text: str
-    cautions: tuple[Caution, ...] = ()
+    cautions: tuple[StartWarning, ...] = ()
     path: Path | None = None
     over_shipped: bool = False
 
 
-def from_source(source: str, request: Request) -> Written:
+def import_from_source(source: str, request: ImportProfile) -> ImportedProfile:
     """Import a file by its path, or a text: a pasted line, a recipe from stdin.
 
     Raises `InvalidInput` with what is wrong and where, also for a profile that does not pass the check.
@@ -69,63 +69,67 @@ def from_source(source: str, request: Request) -> Written:
         )
     path = Path(source).expanduser() if "\n" not in source and len(source) < 4096 else None
     if path is not None and os.path.lexists(path):  # where it is no file, reading it says what it is
-        return checked(read_text(_file(path), str(path), _wishes(request, path.parent, has_file=path.is_file())))
+        return check_imported_profile(
+            import_text(_file(path), str(path), _wishes(request, path.parent, has_file=path.is_file()))
+        )
     if path is not None and " " not in source.strip():
         raise InvalidInput(
             f"{source}: there is no such file", "a docker run line goes in quotes, or - reads it from stdin"
         )
-    return checked(read_text(source, "pasted", _wishes(request, Path.cwd())))
+    return check_imported_profile(import_text(source, "pasted", _wishes(request, Path.cwd())))
 
 
-async def from_container(ctx: Context, node: Node, name: str, request: Request) -> Written:
+async def import_from_container(ctx: CommandContext, node: Node, name: str, request: ImportProfile) -> ImportedProfile:
     """Import a container that is on a node. Raises `InvalidInput` for one that is not, `NodeError` and `DockerError`."""
     async with Session(node, ctx.asker, ctx.clock) as session:
         await session.link.connect()
         try:
-            run = await session.docker.run_of(name)
-        except NoSuchContainer:
-            names = [one.name for one in await session.docker.list()]
+            run = await session.docker.read_run_options(name)
+        except ContainerNotFound:
+            names = [one.name for one in await session.docker.list_containers()]
             raise InvalidInput(
-                f"{node.name} has no container {name}{did_you_mean(name, names)}",
+                f"{node.name} has no container {name}{format_did_you_mean(name, names)}",
                 f"there are {', '.join(names) or 'none'}",
             ) from None
-        beyond = await session.docker.beyond(name)
-    return checked(read_run(run, node.name, _wishes(request, Path.cwd()), beyond))
+        beyond = await session.docker.read_extra_options(name)
+    return check_imported_profile(import_container(run, node.name, _wishes(request, Path.cwd()), beyond))
 
 
-def checked(imported: Imported) -> Written:
+def check_imported_profile(imported: ImportResult) -> ImportedProfile:
     """Write the profile down and read it as `profiles check` does. Raises `InvalidFile` with every fault."""
-    text = profile_yaml(imported.profile, imported.comments)
+    text = render_profile_yaml(imported.profile, imported.comments)
     name = f"{imported.profile.name}.yaml (as imported)"
     try:
         tree = parse_yaml(text.encode(), name).root
     except UnicodeEncodeError as error:
         line = text.count("\n", 0, error.start) + 1
         raise InvalidInput(f"{name}:{line}: half of a character stands there, which no file can hold") from error
-    if faults := token_faults(tree):
+    if faults := find_token_issues(tree):
         raise InvalidFile(faults)
-    profile = build(tree, Path(f"{imported.profile.name}.yaml"), shipped=False)
-    return Written(imported, profile, text, cautions(profile))
+    profile = validate_profile(tree, Path(f"{imported.profile.name}.yaml"), shipped=False)
+    return ImportedProfile(imported, profile, text, list_start_warnings(profile))
 
 
-def put(written: Written, path: Path, *, force: bool) -> Written:
+def write_profile_file(written: ImportedProfile, path: Path, *, force: bool) -> ImportedProfile:
     """Write the file. Raises `Refused` where there is one already, `InvalidInput` where it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(written.text)
     except FileExistsError:
-        raise Refused(f"{path} is there already", "--force writes over it, --name gives it another name") from None
+        raise OperationRefused(
+            f"{path} is there already", "--force writes over it, --name gives it another name"
+        ) from None
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be written: {error.strerror}") from error
     return replace(written, path=path)
 
 
-def save(written: Written, library: ProfileLibrary, *, force: bool) -> Written:
+def save_to_library(written: ImportedProfile, library: ProfileLibrary, *, force: bool) -> ImportedProfile:
     """Write the profile into the operator's own library."""
     name = written.profile.name
     shipped = library.shipped / f"{name}.yaml"
-    done = put(written, library.user / f"{name}.yaml", force=force)
+    done = write_profile_file(written, library.user / f"{name}.yaml", force=force)
     return replace(done, over_shipped=shipped.is_file())
 
 
@@ -142,11 +146,11 @@ def _file(path: Path) -> str:
     return raw.decode("utf-8-sig", "replace")
 
 
-def _wishes(request: Request, directory: Path, *, has_file: bool = False) -> Wishes:
+def _wishes(request: ImportProfile, directory: Path, *, has_file: bool = False) -> ImportOptions:
     """``has_file``: the source is a file of ``directory``; a text that is pasted has nothing beside it but what it includes."""
-    near = _Beside(directory)
+    near = IncludeFinder(directory)
     stays = has_file and (request.directory is None or _is_same(request.directory, directory))
-    return Wishes(
+    return ImportOptions(
         engines=engine_names(), name=request.name, service=request.service, allow=request.allow,
         defined=_defined(request.define), lookup=near.text, is_beside=near.has if stays else lambda _: False,
     )  # fmt: skip
@@ -160,14 +164,14 @@ def _defined(texts: tuple[str, ...]) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        if not equals or not is_name(name):
+        if not equals or not is_variable_name(name):
             raise InvalidInput(f"--define {name or text}: write --define NAME=VALUE")
         found[name] = value
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Beside:
+class IncludeFinder:
     """Finds a recipe that another one includes: beside it, or anywhere below the registry that it stands in."""
 
     directory: Path

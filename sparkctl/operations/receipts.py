@@ -6,14 +6,14 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from sparkctl.core.context import Context
-from sparkctl.core.record import plain, rebuilt
+from sparkctl.core.context import CommandContext
+from sparkctl.core.record import from_json_data, to_json_data
 from sparkctl.core.session import Session
 from sparkctl.errors import NodeError
 from sparkctl.files import LARGEST_STATE_FILE, read_regular
-from sparkctl.model.guard import GuardRole, Receipt
-from sparkctl.model.verdict import Cause
-from sparkctl.probe.decode_guard import decode_said
+from sparkctl.model.guard import GuardReceipt, GuardRole
+from sparkctl.model.verdict import FailureCause
+from sparkctl.probe.decode_guard import decode_guard_line
 
 _LOOK = r"""for c in /proc/[0-9]*/comm; do
   if read -r n 2>/dev/null <"$c" && [ "$n" = sparkctl-guard ]; then
@@ -34,7 +34,7 @@ echo "@@ end"
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class GuardDirectory:
     """``socket``: where a guard of ours may be listening, None: there is none. ``others``: guards of other users there.
 
     ``ends_at_logout``: the node's logind ends what a user started when that user's last session ends. ``states``: of the
@@ -42,7 +42,7 @@ class Left:
     """
 
     socket: str | None = None
-    receipts: tuple[Receipt, ...] = ()
+    receipts: tuple[GuardReceipt, ...] = ()
     others: int = 0
     ends_at_logout: bool = False
     states: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Left:
         """Tell whether somebody has stopped our guard (SIGSTOP, a debugger): it watches nothing until it goes on."""
         return any(state in ("T", "t") for state in self.states)
 
-    def notes(self, node: str) -> Iterator[tuple[str, str | None]]:
+    def list_warnings(self, node: str) -> Iterator[tuple[str, str | None]]:
         """Yield what else is to be known of guards on this node, each with what to do."""
         if self.ends_at_logout:
             what = "ends a user's processes at logout (KillUserProcesses in logind.conf)"
@@ -62,7 +62,7 @@ class Left:
             yield f"another user's guard runs on {node}, too: when memory runs out, each of them ends an instance", None
 
 
-async def look(session: Session) -> Left:
+async def read_guard_directory(session: Session) -> GuardDirectory:
     """Return what lies in the guard's directory on the node. A receipt that cannot be read is as good as none.
 
     Raises `NodeError` where the node answers something else.
@@ -94,41 +94,45 @@ async def look(session: Session) -> Left:
             if receipt is not None:
                 receipts.append(receipt)
     socket = f"{directory}/guard.sock" if listens and directory else None
-    return Left(socket, tuple(sorted(receipts, key=lambda receipt: receipt.at)), others, at_logout, tuple(states))
+    return GuardDirectory(
+        socket, tuple(sorted(receipts, key=lambda receipt: receipt.at)), others, at_logout, tuple(states)
+    )
 
 
-def _receipt(line: bytes) -> Receipt | None:
+def _receipt(line: bytes) -> GuardReceipt | None:
     try:
-        said = decode_said(b'{"guard":1,"kind":"receipt","receipt":' + line + b"}")
+        said = decode_guard_line(b'{"guard":1,"kind":"receipt","receipt":' + line + b"}")
     except ValueError:
         return None
-    return said if isinstance(said, Receipt) else None
+    return said if isinstance(said, GuardReceipt) else None
 
 
-def keep(ctx: Context, session: Session, receipt: Receipt, warn: Callable[[str], None]) -> bool:
+def save_receipt(ctx: CommandContext, session: Session, receipt: GuardReceipt, warn: Callable[[str], None]) -> bool:
     """Keep a receipt beside the container's log and among the failed starts; False where it was kept before."""
     instance, node = receipt.instance or receipt.container[:12], session.node.name
     try:
         if ctx.history.receipt_path(instance, node, receipt.container) is not None:
             return False
-        ctx.history.keep_receipt(instance, node, receipt.container, json.dumps(plain(receipt)) + "\n")
+        ctx.history.save_receipt(instance, node, receipt.container, json.dumps(to_json_data(receipt)) + "\n")
         if receipt.profile is not None and receipt.role is not GuardRole.SERVING:
-            ctx.history.remember_failure(receipt.profile, "", node, Cause.GUARD_STOPPED, receipt.container, receipt.at)
+            ctx.history.record_failure(
+                receipt.profile, "", node, FailureCause.GUARD_STOPPED, receipt.container, receipt.at
+            )
     except OSError as error:
         warn(f"the guard's receipt for {instance} was not kept: {error}")
     return True
 
 
-async def of(session: Session, container: str) -> Receipt | None:
+async def read_receipt(session: Session, container: str) -> GuardReceipt | None:
     """Return the receipt that lies on the node for a container (its whole id), None where there is none."""
-    return next((one for one in (await look(session)).receipts if one.container == container), None)
+    return next((one for one in (await read_guard_directory(session)).receipts if one.container == container), None)
 
 
-def kept(ctx: Context, instance: str, node: str, container: str) -> Receipt | None:
+def load_saved_receipt(ctx: CommandContext, instance: str, node: str, container: str) -> GuardReceipt | None:
     """Return the receipt that was kept here, None without one that can be read."""
     path = ctx.history.receipt_path(instance, node, container)
     try:
         data = None if path is None else json.loads(read_regular(path, LARGEST_STATE_FILE))
-        return rebuilt(Receipt, data) if isinstance(data, dict) else None
+        return from_json_data(GuardReceipt, data) if isinstance(data, dict) else None
     except (OSError, ValueError, RecursionError):
         return None

@@ -7,15 +7,15 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
-from sparkctl.core.context import Context
+from sparkctl.core.context import CommandContext
 from sparkctl.core.session import Session
 from sparkctl.errors import ExitCode, SparkctlError
-from sparkctl.model.events import Ended, Event, Outcome, Warned
+from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.text import clean
+from sparkctl.model.text import sanitize_line
 
 Emit = Callable[[Event], None]
-Job = Callable[[Emit], Coroutine[Any, Any, Ended]]
+CommandJob = Callable[[Emit], Coroutine[Any, Any, CommandEnded]]
 
 _OUTCOMES = {
     ExitCode.ENGINE_FAILED: Outcome.FAILED,
@@ -26,8 +26,13 @@ _OUTCOMES = {
 }
 
 
-async def stream(
-    ctx: Context, job: Job, instance: str | None = None, node: str | None = None, *, on_interrupt: str | None
+async def stream_events(
+    ctx: CommandContext,
+    job: CommandJob,
+    instance: str | None = None,
+    node: str | None = None,
+    *,
+    on_interrupt: str | None,
 ) -> AsyncGenerator[Event, None]:
     """Run ``job`` and yield what it emits, then its `Ended`; an error of ours becomes an `Ended` that says so.
 
@@ -37,12 +42,12 @@ async def stream(
     events: asyncio.Queue[Event | None] = asyncio.Queue()
     began = ctx.clock.monotonic()
 
-    async def finish() -> Ended:
+    async def finish() -> CommandEnded:
         try:
             work = job(events.put_nowait)
-            return await (work if on_interrupt is None else ctx.interrupt.guard(work, on_interrupt))
+            return await (work if on_interrupt is None else ctx.interrupt.run_interruptible(work, on_interrupt))
         except SparkctlError as error:
-            return ended_by(error, ctx, ctx.clock.monotonic() - began, instance, node)
+            return build_end_from_error(error, ctx, ctx.clock.monotonic() - began, instance, node)
         finally:
             events.put_nowait(None)
 
@@ -57,12 +62,12 @@ async def stream(
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def passed_on(events: AsyncGenerator[Event, None], emit: Emit) -> Ended:
+async def forward_events(events: AsyncGenerator[Event, None], emit: Emit) -> CommandEnded:
     """Run a verb as a part of another: emit what it tells, and return its end, which is not the other's."""
-    ended: Ended | None = None
+    ended: CommandEnded | None = None
     async with aclosing(events) as told:
         async for event in told:
-            if isinstance(event, Ended):
+            if isinstance(event, CommandEnded):
                 ended = event
             else:
                 emit(event)
@@ -70,15 +75,15 @@ async def passed_on(events: AsyncGenerator[Event, None], emit: Emit) -> Ended:
     return ended
 
 
-def told_once(emit: Emit, said: Iterable[str] = ()) -> Emit:
+def deduplicate_warnings(emit: Emit, said: Iterable[str] = ()) -> Emit:
     """Return an emit that passes each warning on once. ``said``: sentences that were told already, those of one Spark with its
     name in front."""
     before = frozenset(said)
     told: set[tuple[NodeName | None, str]] = set()
 
     def once(event: Event) -> None:
-        if isinstance(event, Warned):
-            words, key = clean(event.message), (event.node, event.message)
+        if isinstance(event, WarningEmitted):
+            words, key = sanitize_line(event.message), (event.node, event.message)
             if key in told or before & {words, f"{event.node}: {words}"}:
                 return
             told.add(key)
@@ -87,29 +92,29 @@ def told_once(emit: Emit, said: Iterable[str] = ()) -> Emit:
     return once
 
 
-def missing_lines_warning(ctx: Context, node: NodeName, instance: str) -> Warned:
+def missing_lines_warning(ctx: CommandContext, node: NodeName, instance: str) -> WarningEmitted:
     """Return the warning that lines of a log are missing, for the place where they are."""
-    return Warned(
-        ctx.clock.now(), node,
+    return WarningEmitted(
+        ctx.clock.unix_time(), node,
         f"lines of {instance} are missing here: Docker on {node} had rotated them away before they could be read",
         "have Docker keep more of the log: container.options.log-opt: [max-size=100m, max-file=5]",
     )  # fmt: skip
 
 
-async def opened(stack: AsyncExitStack, ctx: Context, node: Node, emit: Emit) -> Session:
+async def open_session(stack: AsyncExitStack, ctx: CommandContext, node: Node, emit: Emit) -> Session:
     """Return a session for as long as ``stack`` lasts, every change of its connection emitted."""
     session = await stack.enter_async_context(ctx.session(node))
-    session.report_to(emit)
+    session.on_state_change(emit)
     return session
 
 
-def ended_by(
-    error: SparkctlError, ctx: Context, seconds: float, instance: str | None = None, node: str | None = None
-) -> Ended:
+def build_end_from_error(
+    error: SparkctlError, ctx: CommandContext, seconds: float, instance: str | None = None, node: str | None = None
+) -> CommandEnded:
     """Return the end that an error stands for."""
     node = getattr(error, "node", None) or node
-    return Ended(
-        ts=ctx.clock.now(),
+    return CommandEnded(
+        ts=ctx.clock.unix_time(),
         outcome=_OUTCOMES.get(error.exit_code, Outcome.REFUSED),
         exit_code=int(error.exit_code),
         seconds=seconds,

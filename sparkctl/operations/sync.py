@@ -10,27 +10,27 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sparkctl.core import moving
-from sparkctl.core.context import Context
-from sparkctl.core.fabric import find_way
-from sparkctl.core.fit.subject import places
-from sparkctl.core.moving import Course, Need
-from sparkctl.core.planning import plan as make_plan
+from sparkctl.core.context import CommandContext
+from sparkctl.core.fabric import find_fabric_route
+from sparkctl.core.fit.subject import list_checkpoint_paths
+from sparkctl.core.moving import SpaceNeed, TransferPlan
+from sparkctl.core.planning import build_launch_plan as make_plan
 from sparkctl.core.session import Session
-from sparkctl.core.together import together
-from sparkctl.engines import load
-from sparkctl.errors import DiskFull, ExitCode, ImageMissing, Refused
-from sparkctl.model.events import Ended, Event, Outcome, Warned
+from sparkctl.core.together import gather_or_cancel
+from sparkctl.engines import load_engine
+from sparkctl.errors import DiskFull, ExitCode, ImageNotFound, OperationRefused
+from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
 from sparkctl.model.fabric import NodeLanes
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
-from sparkctl.model.units import gib, size, spoken
-from sparkctl.operations.moving.carrying import Road
-from sparkctl.operations.moving.files import Progress, compared, move_files
-from sparkctl.operations.moving.image import move_image
+from sparkctl.model.units import format_duration, format_gib, format_size
+from sparkctl.operations.moving.carrying import TransferRoute
+from sparkctl.operations.moving.files import TransferReporter, compare_checksums, transfer_files
+from sparkctl.operations.moving.image import transfer_image
 from sparkctl.operations.starting.preflight import refuse_without_docker
-from sparkctl.operations.stream import Emit, stream
+from sparkctl.operations.stream import Emit, stream_events
 from sparkctl.probe import surveyed
-from sparkctl.probe.surveyed import Room, Surveyed
+from sparkctl.probe.surveyed import FileListing, FreeSpace
 from sparkctl.wire.docker_json import ImageInfo
 
 _SURVEYING = 60.0  # seconds that a node may take to list a model's files
@@ -39,7 +39,7 @@ _UNPACKED = 2  # docker load unpacks what comes before it keeps it: so many time
 
 
 @dataclass(frozen=True, slots=True)
-class SyncRequest:
+class TransferProfile:
     """What goes where: ``targets`` one after the other. ``environ``: the operator's, for the profile's own variables."""
 
     profile: Profile
@@ -52,23 +52,23 @@ class SyncRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class NodeContents:
     """What one node has of it. ``places`` is empty where the profile names no place of its model."""
 
     node: NodeName
     image: ImageInfo | None
-    places: tuple[Surveyed, ...]
-    docker_room: Room | None
+    places: tuple[FileListing, ...]
+    docker_room: FreeSpace | None
     lanes: NodeLanes
 
 
 @dataclass(frozen=True, slots=True)
-class Todo:
+class PendingTransfer:
     """What has to go to one node: the image's bytes (None: it is there already, or not asked for), and the files."""
 
     image: ImageInfo | None
-    files: Course
-    pairs: tuple[tuple[Surveyed, Surveyed], ...]
+    files: TransferPlan
+    pairs: tuple[tuple[FileListing, FileListing], ...]
 
     @property
     def is_done(self) -> bool:
@@ -76,97 +76,113 @@ class Todo:
         return self.image is None and self.files.is_done
 
 
-def sync(ctx: Context, request: SyncRequest) -> AsyncGenerator[Event, None]:
+def transfer_profile(ctx: CommandContext, request: TransferProfile) -> AsyncGenerator[Event, None]:
     """Yield `Moved` while bytes go, then the end: 0 when equal, 6 refused before anything was sent, 3 where it broke off;
     after Ctrl-C (130) and after a break the same command goes on."""
 
-    async def job(emit: Emit) -> Ended:
+    async def job(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
         said = []
         for target in request.targets:
             said.append(await _to(ctx, request, target, emit))
         outcome = Outcome.PLANNED if request.dry_run else Outcome.DONE
-        return Ended(
-            ctx.clock.now(), outcome, int(ExitCode.DONE), ctx.clock.monotonic() - began,
+        return CommandEnded(
+            ctx.clock.unix_time(), outcome, int(ExitCode.DONE), ctx.clock.monotonic() - began,
             request.targets[0].name if len(request.targets) == 1 else None, request.profile.name, message="\n".join(said),
         )  # fmt: skip
 
     again = "interrupted; what has come stays, and the same command goes on where it was"
-    return stream(ctx, job, request.profile.name, None, on_interrupt=again)
+    return stream_events(ctx, job, request.profile.name, None, on_interrupt=again)
 
 
-async def _to(ctx: Context, request: SyncRequest, target: Node, emit: Emit) -> str:
+async def _to(ctx: CommandContext, request: TransferProfile, target: Node, emit: Emit) -> str:
     """Bring one target up to the source; return what was done, in words."""
     if target.name == request.source.name:
-        raise Refused(f"{target.name} is both where it comes from and where it goes", "name two nodes")
+        raise OperationRefused(f"{target.name} is both where it comes from and where it goes", "name two nodes")
     began = ctx.clock.monotonic()
     async with ctx.session(request.source) as near, ctx.session(target) as far:
-        await together(near.link.connect(), far.link.connect())
-        here, there = await together(_see(ctx, request, near), _see(ctx, request, far))
-        todo = _todo(request, here, there)
-        road, words = _road(here, there, {one.name: one.fabric for one in (request.source, target) if one.fabric})
+        await gather_or_cancel(near.link.connect(), far.link.connect())
+        here, there = await gather_or_cancel(
+            _read_node_contents(ctx, request, near), _read_node_contents(ctx, request, far)
+        )
+        todo = _plan_transfer(request, here, there)
+        road, words = _choose_route(
+            here, there, {one.name: one.fabric for one in (request.source, target) if one.fabric}
+        )
         name = request.profile.name
         if request.model and not todo.pairs and request.profile.mounts:
-            emit(Warned(ctx.clock.now(), target.name, _NO_PLACE.format(name, ", ".join(request.profile.mounts))))
+            emit(
+                WarningEmitted(
+                    ctx.clock.unix_time(), target.name, _NO_PLACE.format(name, ", ".join(request.profile.mounts))
+                )
+            )
         if todo.is_done:
             return f"{name} is on {target.name} already as it is on {request.source.name}: {_held(todo, request)}"
         _refuse_short(target.name, todo, there)
         if request.dry_run:
             return f"would send {_sent(todo)} to {target.name} over {words}"
         if not road.lanes:
-            emit(Warned(ctx.clock.now(), target.name, f"it goes {words}: {_sent(todo)}, twice over its network"))
-        progress = Progress(ctx.clock, emit, request.source.name, target.name, name)
+            emit(
+                WarningEmitted(
+                    ctx.clock.unix_time(), target.name, f"it goes {words}: {_sent(todo)}, twice over its network"
+                )
+            )
+        progress = TransferReporter(ctx.clock, emit, request.source.name, target.name, name)
         if todo.files.doubtful:
-            todo = replace(todo, files=await compared(near, far, todo.files, progress))
+            todo = replace(todo, files=await compare_checksums(near, far, todo.files, progress))
             _refuse_short(target.name, todo, there)
-        road = await move_files(near, far, todo.files, road, progress)
+        road = await transfer_files(near, far, todo.files, road, progress)
         proof = []
         if todo.image is not None:
-            proof.append(await move_image(near, far, request.profile.image, todo.image, road, progress))
+            proof.append(await transfer_image(near, far, request.profile.image, todo.image, road, progress))
         if todo.files.touch:
             proof.insert(0, f"{len(todo.files.touch)} files of another time are equal")
         seconds = ctx.clock.monotonic() - began
         over = f"over {words}" if road.lanes else "through this machine"
         if todo.files.send:
-            proof.insert(0, f"the sums of {moving.pieces(len(todo.files.send), todo.files.total)} are equal on both")
+            proof.insert(
+                0, f"the sums of {moving.format_file_count(len(todo.files.send), todo.files.total)} are equal on both"
+            )
         proved = ", ".join(proof) or "the links are the same"
-        return f"{name} is on {target.name} as on {request.source.name} after {spoken(seconds)}, {over}: {proved}"
+        return (
+            f"{name} is on {target.name} as on {request.source.name} after {format_duration(seconds)}, {over}: {proved}"
+        )
 
 
-async def _see(ctx: Context, request: SyncRequest, session: Session) -> Seen:
+async def _read_node_contents(ctx: CommandContext, request: TransferProfile, session: Session) -> NodeContents:
     """Look at one node."""
     node = session.node
-    look = await session.look("identity", "docker", "fabric")
-    engine = load(request.profile.engine)
+    look = await session.read_node("identity", "docker", "fabric")
+    engine = load_engine(request.profile.engine)
     plan = make_plan(
         request.profile,
         node,
         home=session.user_home,
         operator=ctx.operator,
-        environ=_Lenient(request.environ),
+        environ=DefaultingEnviron(request.environ),
         engine=engine,
     )
-    wanted = places(request.profile, plan) if request.model else ()
+    wanted = list_checkpoint_paths(request.profile, plan) if request.model else ()
     image, rooms = None, []
     if request.image:
         refuse_without_docker(node.name, look)
-        image, info = await together(session.docker.image(request.profile.image), session.docker.info())
+        image, info = await gather_or_cancel(session.docker.inspect_image(request.profile.image), session.docker.info())
         rooms = [info.root_dir] if info.root_dir else []
     asked = surveyed.survey(wanted, rooms)
     done = await session.run(asked.argv, stdin=asked.stdin, timeout=_SURVEYING)
     try:
-        found, room = surveyed.decode(done.stdout)
+        found, room = surveyed.decode_file_listing(done.stdout)
     except ValueError as error:
-        raise Refused(
+        raise OperationRefused(
             f"python3 does not run on {node.name}, and a transfer needs it ({error})",
             f"on {node.name}: sudo apt install python3",
         ) from error
     lanes = look.lanes
     own = NodeLanes(node.name, lanes.lanes if lanes else (), has_devices=lanes is not None and lanes.has_devices)
-    return Seen(node.name, image, found, room[0] if room else None, own)
+    return NodeContents(node.name, image, found, room[0] if room else None, own)
 
 
-class _Lenient(dict[str, str]):
+class DefaultingEnviron(dict[str, str]):
     """The operator's environment; what it does not have is empty, for nothing is started with it."""
 
     def __contains__(self, name: object) -> bool:
@@ -180,99 +196,103 @@ class _Lenient(dict[str, str]):
         return ""
 
 
-def _todo(request: SyncRequest, here: Seen, there: Seen) -> Todo:
+def _plan_transfer(request: TransferProfile, here: NodeContents, there: NodeContents) -> PendingTransfer:
     """Return what differs; raises `Refused` for what the source itself does not have."""
     image = None
     if request.image:
         if here.image is None:
-            raise ImageMissing(
+            raise ImageNotFound(
                 here.node, f"{here.node} does not have the image {request.profile.image}",
                 f"on {here.node}: docker pull {request.profile.image}",
             )  # fmt: skip
-        if there.image is None or not here.image.is_same(there.image):
+        if there.image is None or not here.image.is_same_image(there.image):
             image = here.image
             if "@" in request.profile.image:
-                raise Refused(
+                raise OperationRefused(
                     f"the profile names its image by digest ({request.profile.image}), which docker save does not keep",
                     f"on {there.node}: docker pull {request.profile.image}",
                 )
     pairs = tuple(zip(here.places, there.places, strict=True))
     if request.model and not pairs and not request.image:
-        raise Refused(
+        raise OperationRefused(
             f"where the model of {request.profile.name} lies is not known: no mount of the profile leads to it",
             "mount the model's directory, or Hugging Face's cache, in the profile",
         )
     for source, target in pairs:
         _refuse_unreadable(here.node, source)
         _refuse_unwritable(there.node, target)
-    return Todo(image, moving.course(pairs), pairs)
+    return PendingTransfer(image, moving.plan_transfer(pairs), pairs)
 
 
-def _refuse_unreadable(node: NodeName, source: Surveyed) -> None:
+def _refuse_unreadable(node: NodeName, source: FileListing) -> None:
     if source.denied or source.kind == "denied":
         some = ", ".join(source.denied[:3])
-        raise Refused(f"{node}: {source.place} cannot be read whole" + (f" ({some})" if some else ""), "see its rights")
+        raise OperationRefused(
+            f"{node}: {source.place} cannot be read whole" + (f" ({some})" if some else ""), "see its rights"
+        )
     if source.unsafe:
-        raise Refused(
+        raise OperationRefused(
             f"{node} lists paths outside of {source.place} ({', '.join(map(repr, source.unsafe[:3]))}): nothing was sent",
             f"no model has that: see who can change {source.place} and python3 on {node}",
         )
     if not source.entries:
-        raise Refused(f"{node} has nothing at {source.place}", "download the model there first")
+        raise OperationRefused(f"{node} has nothing at {source.place}", "download the model there first")
 
 
-def _refuse_unwritable(node: NodeName, target: Surveyed) -> None:
+def _refuse_unwritable(node: NodeName, target: FileListing) -> None:
     if target.room.is_writable is False:
-        raise Refused(
+        raise OperationRefused(
             f"the user on {node} may not write to {target.room.there}",
             f"on {node}: sudo mkdir -p {target.base} && sudo chown $USER {target.base}",
         )
 
 
-def _road(here: Seen, there: Seen, chosen: Mapping[NodeName, str]) -> tuple[Road, str]:
+def _choose_route(here: NodeContents, there: NodeContents, chosen: Mapping[NodeName, str]) -> tuple[TransferRoute, str]:
     """Return the way between the two, and what it is called."""
     try:
-        way = find_way([here.lanes, there.lanes], chosen)
-    except Refused as none:
-        return Road(), f"through this machine ({none.message})"
+        way = find_fabric_route([here.lanes, there.lanes], chosen)
+    except OperationRefused as none:
+        return TransferRoute(), f"through this machine ({none.message})"
     names = " and ".join(lane.interface for lane in way.head.lanes)
     lanes = tuple(zip(way.ends[0].lanes, way.ends[1].lanes, strict=True))
     is_meant = way.is_fast or bool(chosen)
-    return Road(lanes), names if is_meant else f"{names} (no cable joins the ConnectX ports)"
+    return TransferRoute(lanes), names if is_meant else f"{names} (no cable joins the ConnectX ports)"
 
 
-def _refuse_short(node: NodeName, todo: Todo, there: Seen) -> None:
+def _refuse_short(node: NodeName, todo: PendingTransfer, there: NodeContents) -> None:
     """Refuse before a byte is sent."""
     needs = []
     if todo.files.send:
         rooms = {target.base: target.room for _, target in todo.pairs}
         first = next(iter(rooms.values()))
-        needs.append(Need(f"the files in {first.path}", todo.files.missing, first))
+        needs.append(SpaceNeed(f"the files in {first.path}", todo.files.missing, first))
     if todo.image is not None and there.docker_room is not None and todo.image.size is not None:
-        needs.append(Need("the image, which docker load unpacks first", _UNPACKED * todo.image.size, there.docker_room))
-    for need, missing in moving.short(needs):
+        needs.append(
+            SpaceNeed("the image, which docker load unpacks first", _UNPACKED * todo.image.size, there.docker_room)
+        )
+    for need, missing in moving.find_disk_shortage(needs):
         raise DiskFull(
             node,
-            f"{node} has no room for {need.what}: {gib(need.room.free)} free at {need.room.there}, "
-            f"{size(need.size)} needed, {size(missing)} too little; nothing was sent",
+            f"{node} has no room for {need.what}: {format_gib(need.room.free)} free at {need.room.there}, "
+            f"{format_size(need.size)} needed, {format_size(missing)} too little; nothing was sent",
             f"on {node}: docker system df; docker image prune; or take an old model away",
         )
 
 
-def _sent(todo: Todo) -> str:
+def _sent(todo: PendingTransfer) -> str:
     parts = []
     if todo.files.send:
-        parts.append(moving.pieces(len(todo.files.send), todo.files.missing))
+        parts.append(moving.format_file_count(len(todo.files.send), todo.files.missing))
     if todo.files.doubtful:
         parts.append(f"of {len(todo.files.doubtful)} files of another time those whose contents differ")
     if todo.files.links and not todo.files.send:
         parts.append(f"{len(todo.files.links)} links")
     if todo.image is not None:
-        parts.append(f"the image ({gib(todo.image.size)})")
+        parts.append(f"the image ({format_gib(todo.image.size)})")
     return " and ".join(parts)
 
 
-def _held(todo: Todo, request: SyncRequest) -> str:
+def _held(todo: PendingTransfer, request: TransferProfile) -> str:
     parts = [f"{todo.files.same} files of the same sizes and times"] if todo.files.same else []
     parts += ["the same image"] if request.image else []
     return " and ".join(parts) or "nothing to send"

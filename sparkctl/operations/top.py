@@ -6,21 +6,26 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 
-from sparkctl.core.context import Context
+from sparkctl.core.context import CommandContext
 from sparkctl.core.health import identity
 from sparkctl.core.live import Store
-from sparkctl.core.sampler import IN_FRONT_OF_AN_OPERATOR, Sampler
+from sparkctl.core.sampler import INTERACTIVE_INTERVAL, NodeSampler
 from sparkctl.core.session import Session, node_failures
-from sparkctl.core.store import LoadView
-from sparkctl.core.together import together
-from sparkctl.errors import InvalidInput, NodeError, Starved
-from sparkctl.model.events import ContainersListed, Event, Found, NodeStateChanged, SampleArrived
+from sparkctl.core.store import NodeTelemetryView
+from sparkctl.core.together import gather_or_cancel
+from sparkctl.errors import InvalidInput, NodeError, NodeStarved
+from sparkctl.model.events import ContainersListed, Event, FindingReported, NodeStateChanged, SampleArrived
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.operations.following.follow import Follower, emit_told, failed, listing
-from sparkctl.operations.following.inspecting import Inspections
-from sparkctl.operations.following.numbers import Meters, is_measurable
-from sparkctl.probe.decode import Hello
+from sparkctl.operations.following.follow import (
+    NodeMonitor,
+    build_failure_state,
+    emit_meter_readings,
+    read_container_list,
+)
+from sparkctl.operations.following.inspecting import ContainerInspections
+from sparkctl.operations.following.numbers import EngineMeters, has_meter
+from sparkctl.probe.decode import AgentHello
 
 _ONCE_EVERY = 0.5  # seconds between the two samples of a single look: shares and rates take two
 _ALIVE_WITHIN = 5.0
@@ -30,16 +35,20 @@ _METRICS_APART = 1.0  # seconds between the two readings of an engine in a singl
 Emit = Callable[[Event], None]
 
 
-async def once(ctx: Context, nodes: Sequence[Node], record: Emit | None = None) -> tuple[LoadView, ...]:
+async def read_load_views(
+    ctx: CommandContext, nodes: Sequence[Node], record: Emit | None = None
+) -> tuple[NodeTelemetryView, ...]:
     """Return what each node does now; a node that cannot be asked is a view too, with its state and words.
 
     ``record`` is given every event on the way.
     """
     store = Store()
     emit = _emitting(store, record)
-    _begin(ctx, nodes, emit)
-    found = await together(*(_look(ctx, node, emit) for node in nodes))
-    _compare(ctx, {}, {node.name: who for node, who in zip(nodes, found, strict=True) if who is not None}, emit)
+    _emit_initial_states(ctx, nodes, emit)
+    found = await gather_or_cancel(*(_read_node_load(ctx, node, emit) for node in nodes))
+    _emit_version_differences(
+        ctx, {}, {node.name: who for node, who in zip(nodes, found, strict=True) if who is not None}, emit
+    )
     return store.views()
 
 
@@ -55,78 +64,82 @@ def _emitting(store: Store, record: Emit | None, news: asyncio.Event | None = No
     return emit
 
 
-def _begin(ctx: Context, nodes: Sequence[Node], emit: Emit) -> None:
+def _emit_initial_states(ctx: CommandContext, nodes: Sequence[Node], emit: Emit) -> None:
     """Let the nodes stand in the operator's order, in a recording, too."""
     for node in nodes:
-        emit(NodeStateChanged(ctx.clock.now(), node.name, NodeState.UNKNOWN))
+        emit(NodeStateChanged(ctx.clock.unix_time(), node.name, NodeState.UNKNOWN))
 
 
-def _compare(ctx: Context, before: Mapping[NodeName, Hello], now: Mapping[NodeName, Hello], emit: Emit) -> None:
+def _emit_version_differences(
+    ctx: CommandContext, before: Mapping[NodeName, AgentHello], now: Mapping[NodeName, AgentHello], emit: Emit
+) -> None:
     """Tell in what the nodes differ that should not, and where they no longer do."""
-    unlike = {one.node: one for one in identity.differences(now)}
-    for one in identity.differences(before):
+    unlike = {one.node: one for one in identity.compare_node_versions(now)}
+    for one in identity.compare_node_versions(before):
         if one.node not in unlike:
-            emit(Found(ctx.clock.now(), one.node, one.kind.value, Severity.GOOD, "the same versions"))
+            emit(FindingReported(ctx.clock.unix_time(), one.node, one.kind.value, Severity.GOOD, "the same versions"))
     for one in unlike.values():
-        emit(Found.of(ctx.clock.now(), one))
+        emit(FindingReported.of(ctx.clock.unix_time(), one))
 
 
-async def _look(ctx: Context, node: Node, emit: Emit) -> Hello | None:
+async def _read_node_load(ctx: CommandContext, node: Node, emit: Emit) -> AgentHello | None:
     """Look once; return who the node says it is."""
     async with Session(node, ctx.asker, ctx.clock) as session:
         try:
             with node_failures(node):
                 return await _look_once(session, emit)
         except (NodeError, InvalidInput) as error:
-            emit(failed(session, error))
+            emit(build_failure_state(session, error))
             return None
 
 
-async def _look_once(session: Session, emit: Emit) -> Hello:
+async def _look_once(session: Session, emit: Emit) -> AgentHello:
     await session.link.connect()
-    (arrived, who), listed = await together(_second_sample(session), listing(session, Inspections(session)))
+    (arrived, who), listed = await gather_or_cancel(
+        _second_sample(session), read_container_list(session, ContainerInspections(session))
+    )
     emit(listed)
     emit(arrived)
-    for one in identity.troubles(session.node.name, who, arrived.sample):
-        emit(Found.of(arrived.ts, one))
-    await _count(session, listed, arrived.sample.time - arrived.ts, emit)
+    for one in identity.list_setting_problems(session.node.name, who, arrived.sample):
+        emit(FindingReported.of(arrived.ts, one))
+    await _read_engine_meters(session, listed, arrived.sample.time - arrived.ts, emit)
     return who
 
 
-async def _second_sample(session: Session) -> tuple[SampleArrived, Hello]:
-    name, sampler = session.node.name, Sampler(session, _ONCE_EVERY)
+async def _second_sample(session: Session) -> tuple[SampleArrived, AgentHello]:
+    name, sampler = session.node.name, NodeSampler(session, _ONCE_EVERY)
     try:
-        async with asyncio.timeout(_ONCE_WITHIN), aclosing(sampler.samples()) as events:
+        async with asyncio.timeout(_ONCE_WITHIN), aclosing(sampler.stream_samples()) as events:
             async for event in events:
                 if isinstance(event, SampleArrived) and event.sample.sequence >= 2:
-                    return event, sampler.identity or Hello()
+                    return event, sampler.identity or AgentHello()
     except TimeoutError as late:
         await session.run(["true"], timeout=_ALIVE_WITHIN)  # a login shell that does not run our commands says so here
-        raise Starved(
+        raise NodeStarved(
             name, f"the probe on {name} sent no sample within {_ONCE_WITHIN:.0f} s", "it is there but very busy; wait"
         ) from late
     raise AssertionError("samples go on until they are closed")
 
 
-async def _count(session: Session, listed: ContainersListed, ahead: float, emit: Emit) -> None:
+async def _read_engine_meters(session: Session, listed: ContainersListed, ahead: float, emit: Emit) -> None:
     """Emit what two readings of each engine tell; what they cannot tell stays unknown."""
-    if not any(is_measurable(one) for one in listed.instances):
+    if not any(has_meter(one) for one in listed.instances):
         return
-    meters = Meters(session)
+    meters = EngineMeters(session)
     await meters.read(listed.instances)
     await session.clock.sleep(_METRICS_APART)
     await meters.read(listed.instances)
     await meters.read_logs(ahead)
-    emit_told(session, meters.told(ahead), emit)
+    emit_meter_readings(session, meters.current_readings(ahead), emit)
 
 
-async def watch(
-    ctx: Context,
+async def watch_load_views(
+    ctx: CommandContext,
     nodes: Sequence[Node],
-    every: float = IN_FRONT_OF_AN_OPERATOR,
+    every: float = INTERACTIVE_INTERVAL,
     record: Emit | None = None,
     again: float | None = None,
-) -> AsyncGenerator[tuple[LoadView, ...], None]:
+) -> AsyncGenerator[tuple[NodeTelemetryView, ...], None]:
     """Yield all nodes whenever one of them has news; lost connections come back by themselves, visibly.
 
     ``every``: seconds between two samples of a node (`core.sampler` names three rates), one second at most while an
@@ -136,9 +149,9 @@ async def watch(
     news = asyncio.Event()
     store = Store()
     emit = _emitting(store, record, news)
-    _begin(ctx, nodes, emit)
-    followers = [Follower(ctx, node, every, emit, again) for node in nodes]
-    compared: dict[NodeName, Hello] = {}
+    _emit_initial_states(ctx, nodes, emit)
+    followers = [NodeMonitor(ctx, node, every, emit, again) for node in nodes]
+    compared: dict[NodeName, AgentHello] = {}
     tasks = [asyncio.create_task(follower.run()) for follower in followers]
     for task in tasks:
         task.add_done_callback(lambda _: news.set())
@@ -151,7 +164,7 @@ async def watch(
                     task.result()  # a defect is not to be hidden
             known = {one.node.name: one.who for one in followers if one.who is not None}
             if known != compared:
-                _compare(ctx, compared, known, emit)
+                _emit_version_differences(ctx, compared, known, emit)
                 compared = known
             yield store.views()
     finally:

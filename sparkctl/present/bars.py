@@ -11,9 +11,14 @@ from itertools import groupby
 
 from sparkctl.model.sample import MemoryBar
 from sparkctl.model.units import GIB
-from sparkctl.present.spans import Row, Span, Tone
+from sparkctl.present.spans import Span, TextRow, TextStyle
 
-_PARTS = (("█", "#", Tone.GPU), ("▓", "=", Tone.OTHER), ("▒", "-", Tone.CACHE), ("░", ".", Tone.FREE))
+_PARTS = (
+    ("█", "#", TextStyle.GPU),
+    ("▓", "=", TextStyle.OTHER),
+    ("▒", "-", TextStyle.CACHE),
+    ("░", ".", TextStyle.FREE),
+)
 _ASCII_STEPS = "_.-~=+*#"
 _DOTS = 4  # in a cell of braille, one above the other; two stand beside each other
 _ALL = (1 << _DOTS) - 1
@@ -29,7 +34,7 @@ _KEPT = 24  # curves, those of one picture: figures come every second or two, pi
 Values = Sequence[float | None]
 
 
-def memory_bar(bar: MemoryBar, columns: int, ascii_only: bool = False) -> Row:
+def render_memory_bar(bar: MemoryBar, columns: int, ascii_only: bool = False) -> TextRow:
     """Return GPU, other, cache and free, always in this order, each with a texture of its own.
 
     A part that is there but smaller than half a cell still gets one where the others can spare it.
@@ -43,25 +48,25 @@ def memory_bar(bar: MemoryBar, columns: int, ascii_only: bool = False) -> Row:
     )
 
 
-def memory_line(
+def render_memory_bar_line(
     label: str, bar: MemoryBar, columns: int, ascii_only: bool = False, *, is_expected: bool = False
-) -> Row:
+) -> TextRow:
     """Return ``then ████▓▓░░░ ≈ 105.8 of 121.7 GiB est.``: the bar in so many columns, and what is really used, GPU and other;
     more than there is stands out. ``is_expected``: it is an estimate."""
     used = (bar.gpu_processes or 0) + bar.other_used
     is_over = used > bar.total
     sign = ("~" if ascii_only else "≈") if is_expected else " "
-    over = (Span(">" if ascii_only else "▶", Tone.BAD),) if is_over else ()
+    over = (Span(">" if ascii_only else "▶", TextStyle.BAD),) if is_over else ()
     return (
-        Span(label, Tone.LABEL), *memory_bar(bar, columns - is_over, ascii_only), *over,
-        Span(f" {sign}{used / GIB:6.1f}", Tone.BAD if is_over else Tone.STRONG),
-        Span(f" of {bar.total / GIB:.1f} GiB{' est.' if is_expected else ''}", Tone.UNIT),
+        Span(label, TextStyle.LABEL), *render_memory_bar(bar, columns - is_over, ascii_only), *over,
+        Span(f" {sign}{used / GIB:6.1f}", TextStyle.BAD if is_over else TextStyle.STRONG),
+        Span(f" of {bar.total / GIB:.1f} GiB{' est.' if is_expected else ''}", TextStyle.UNIT),
     )  # fmt: skip
 
 
-def claim_bar(
+def render_claim_bar(
     held: int, claimed: int | None, total: int, columns: int, ascii_only: bool = False, tolerance: float = 1.0
-) -> Row:
+) -> TextRow:
     """Return what is held of ``total``, on the memory bar's own scale: what is claimed and not held yet is faint, what is
     held beyond the claim stands out, from ``tolerance`` times the claim on. A mark is where the claim ends."""
     within = held if claimed is None or held <= tolerance * claimed else claimed
@@ -70,14 +75,21 @@ def claim_bar(
     full, faint = ("#", ".") if ascii_only else ("█", "░")
     over = full if not ascii_only else "!"
     counts = (places[0], places[1] - places[0], places[2] - places[1], columns - places[2])
-    parts = zip((full, over, faint, " "), (Tone.GPU, Tone.ATTENTION, Tone.FREE, Tone.PLAIN), counts, strict=True)
+    parts = zip(
+        (full, over, faint, " "),
+        (TextStyle.GPU, TextStyle.ATTENTION, TextStyle.FREE, TextStyle.PLAIN),
+        counts,
+        strict=True,
+    )
     made = tuple(Span(mark * count, tone) for mark, tone, count in parts if count)
     if claimed is None or not 0 < claimed <= total or columns < 8:
         return made
-    return _marked(made, max(0, round(claimed * columns / total) - 1), Span("|" if ascii_only else "▐", Tone.STRONG))
+    return _marked(
+        made, max(0, round(claimed * columns / total) - 1), Span("|" if ascii_only else "▐", TextStyle.STRONG)
+    )
 
 
-def _marked(spans: Row, at: int, mark: Span) -> Row:
+def _marked(spans: TextRow, at: int, mark: Span) -> TextRow:
     """Return the row with ``mark`` in place of the character at ``at``."""
     made: list[Span] = []
     for span in spans:
@@ -102,26 +114,26 @@ def _shares(sizes: Sequence[int], total: int, columns: int) -> list[int]:
     return counts
 
 
-def legend(ascii_only: bool = False) -> dict[Tone, str]:
+def memory_bar_symbols(ascii_only: bool = False) -> dict[TextStyle, str]:
     """Return the texture of each part."""
     return {tone: plain if ascii_only else mark for mark, plain, tone in _PARTS}
 
 
-def gauge(share: float, columns: int, ascii_only: bool = False, tone: Tone = Tone.ACCENT) -> Row:
+def render_gauge(share: float, columns: int, ascii_only: bool = False, tone: TextStyle = TextStyle.ACCENT) -> TextRow:
     """Return a share 0..1 as a thin line on a faint one, in halves of a cell."""
     share = min(1.0, max(0.0, share))
     halves = round(share * columns * 2)
     full, half = divmod(halves, 2)
     if ascii_only:
-        return (Span("=" * full, tone), Span("-" * (columns - full), Tone.FRAME))
-    return (Span("━" * full + "╸" * half, tone), Span("─" * (columns - full - half), Tone.FRAME))
+        return (Span("=" * full, tone), Span("-" * (columns - full), TextStyle.FRAME))
+    return (Span("━" * full + "╸" * half, tone), Span("─" * (columns - full - half), TextStyle.FRAME))
 
 
 # --- curves -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class AxisScale:
     """From where to where a curve is drawn."""
 
     least: float
@@ -133,7 +145,7 @@ class Scale:
         return 0.5 if spread <= 0 else min(1.0, max(0.0, (value - self.least) / spread))
 
 
-def scale_of(values: Values, least_spread: float, floor: float = 0.0) -> Scale | None:
+def fit_axis_scale(values: Values, least_spread: float, floor: float = 0.0) -> AxisScale | None:
     """Return the scale from the smallest to the largest value, at least ``least_spread`` wide and not below ``floor``, so
     that what stays as it is is a line in the middle and not a wall; None where nothing is known."""
     known = [value for value in values if value is not None]
@@ -144,7 +156,7 @@ def scale_of(values: Values, least_spread: float, floor: float = 0.0) -> Scale |
         low, high = low - missing / 2, high + missing / 2
         if low < floor:
             low, high = floor, max(high, floor + least_spread)
-    return Scale(low, high)
+    return AxisScale(low, high)
 
 
 def round_above(value: float, least: float) -> float:
@@ -155,39 +167,39 @@ def round_above(value: float, least: float) -> float:
     return next(step * power for step in _ROUND if step * power >= value * (1 - 1e-9))
 
 
-def curve(values: Values, scale: Scale, ascii_only: bool = False) -> Row:
+def render_sparkline(values: Values, scale: AxisScale, ascii_only: bool = False) -> TextRow:
     """Return a line in one row, two values a cell; what is not known is a gap."""
     return _curve(tuple(values), scale, ascii_only)
 
 
 @lru_cache(_KEPT)
-def _curve(values: tuple[float | None, ...], scale: Scale, ascii_only: bool) -> Row:
+def _curve(values: tuple[float | None, ...], scale: AxisScale, ascii_only: bool) -> TextRow:
     if ascii_only:
         return _ascii_curve(values, scale)
     return _painted(_strokes(_levels(values, scale, _DOTS), filled=False), 0, filled=False)
 
 
-def area(values: Values, scale: Scale, height: int, ascii_only: bool = False) -> tuple[Row, ...]:
+def render_area_chart(values: Values, scale: AxisScale, height: int, ascii_only: bool = False) -> tuple[TextRow, ...]:
     """Return a filled curve of ``height`` rows, the highest first, two values a cell; what is not known is a gap."""
     return _rows(tuple(values), scale, height, ascii_only, True)
 
 
-def line(values: Values, scale: Scale, height: int, ascii_only: bool = False) -> tuple[Row, ...]:
+def render_line_chart(values: Values, scale: AxisScale, height: int, ascii_only: bool = False) -> tuple[TextRow, ...]:
     """Return a line over ``height`` rows, the highest first; what is not known is a gap."""
     return _rows(tuple(values), scale, height, ascii_only, False)
 
 
 @lru_cache(_KEPT)
 def _rows(
-    values: tuple[float | None, ...], scale: Scale, height: int, ascii_only: bool, filled: bool
-) -> tuple[Row, ...]:
+    values: tuple[float | None, ...], scale: AxisScale, height: int, ascii_only: bool, filled: bool
+) -> tuple[TextRow, ...]:
     if ascii_only:
         return _ascii_area(values, scale, height)
     strokes = _strokes(_levels(values, scale, _DOTS * height), filled=filled)
     return tuple(_painted(strokes, at, filled=filled) for at in reversed(range(height)))
 
 
-def bridged(values: Values, most: int) -> list[float | None]:
+def fill_gaps(values: Values, most: int) -> list[float | None]:
     """Return the values with gaps of at most ``most`` filled evenly: a stretch that is shorter than the time between two
     readings has none and is no gap."""
     found = list(values)
@@ -203,7 +215,7 @@ def bridged(values: Values, most: int) -> list[float | None]:
     return found
 
 
-def _levels(values: Values, scale: Scale, dots: int) -> list[int | None]:
+def _levels(values: Values, scale: AxisScale, dots: int) -> list[int | None]:
     """Return for each value the highest of its dots, from 0 on."""
     return [None if value is None else min(dots - 1, int(scale.share(value) * dots)) for value in values]
 
@@ -223,19 +235,21 @@ def _strokes(levels: Sequence[int | None], *, filled: bool) -> list[int]:
     return [*strokes, 0] if len(strokes) % 2 else strokes
 
 
-def _painted(strokes: Sequence[int], line: int, *, filled: bool) -> Row:
+def _painted(strokes: Sequence[int], line: int, *, filled: bool) -> TextRow:
     """Return the ``line``-th row from below. Of one that is filled, what lies under it is fainter."""
     shift = line * _DOTS
     pairs = zip(strokes[::2], strokes[1::2], strict=True)
     if not filled:
         marks = "".join([_SIGNS[_LEFT[left >> shift & _ALL] | _RIGHT[right >> shift & _ALL]] for left, right in pairs])
-        return tuple(Span(run, Tone.PLAIN if run[0] == " " else Tone.ACCENT) for run in _RUNS.findall(marks))
+        return tuple(Span(run, TextStyle.PLAIN if run[0] == " " else TextStyle.ACCENT) for run in _RUNS.findall(marks))
     whole = _ALL << shift | 1 << shift + _DOTS  # all of the row, and a dot above it
     cells = [
         (_SIGNS[_LEFT[left >> shift & _ALL] | _RIGHT[right >> shift & _ALL]], left & right & whole == whole)
         for left, right in pairs
     ]
-    groups = groupby(cells, key=lambda cell: Tone.PLAIN if cell[0] == " " else Tone.BODY if cell[1] else Tone.ACCENT)
+    groups = groupby(
+        cells, key=lambda cell: TextStyle.PLAIN if cell[0] == " " else TextStyle.BODY if cell[1] else TextStyle.ACCENT
+    )
     return tuple(Span("".join(mark for mark, _ in group), tone) for tone, group in groups)
 
 
@@ -246,17 +260,17 @@ def _stroke(level: int, before: int | None) -> tuple[int, int]:
     return (before + 1, level + 1) if before < level else (level, before)
 
 
-def _ascii_curve(values: Values, scale: Scale) -> Row:
+def _ascii_curve(values: Values, scale: AxisScale) -> TextRow:
     marks = [None if value is None else _step(scale.share(value)) for value in _paired(values)]
     groups = groupby(marks, key=lambda mark: mark is None)
-    return tuple(Span("".join(mark or " " for mark in group), Tone.ACCENT) for _, group in groups)
+    return tuple(Span("".join(mark or " " for mark in group), TextStyle.ACCENT) for _, group in groups)
 
 
 def _step(share: float) -> str:
     return _ASCII_STEPS[min(len(_ASCII_STEPS) - 1, int(share * len(_ASCII_STEPS)))]
 
 
-def _ascii_area(values: Values, scale: Scale, height: int) -> tuple[Row, ...]:
+def _ascii_area(values: Values, scale: AxisScale, height: int) -> tuple[TextRow, ...]:
     levels = [None if value is None else scale.share(value) * height for value in _paired(values)]
 
     def mark(level: float | None, line: int) -> str:
@@ -265,7 +279,7 @@ def _ascii_area(values: Values, scale: Scale, height: int) -> tuple[Row, ...]:
         return "#" if level >= line + 1 else _step(max(0.0, level - line))
 
     return tuple(
-        (Span("".join(mark(level, line) for level in levels), Tone.ACCENT),) for line in reversed(range(height))
+        (Span("".join(mark(level, line) for level in levels), TextStyle.ACCENT),) for line in reversed(range(height))
     )
 
 

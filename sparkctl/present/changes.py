@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from sparkctl.core.store import LoadView
+from sparkctl.core.store import NodeTelemetryView
 from sparkctl.model.finding import Finding
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.text import clean
+from sparkctl.model.text import sanitize_line
 from sparkctl.model.units import GIB
-from sparkctl.present.sentences import phase_word
+from sparkctl.present.sentences import phase_name
 
-_WORTH = 8 * GIB  # memory that moved by less is no news
+_MIN_MEMORY_CHANGE = 8 * GIB  # memory that moved by less is no news
 
 
-class Teller:
+class ChangeReporter:
     """Remembers what it has told of each node."""
 
     def __init__(self) -> None:
-        self._before: dict[str, LoadView] = {}
+        self._before: dict[str, NodeTelemetryView] = {}
         self._used: dict[str, int] = {}
 
-    def tell(self, view: LoadView) -> list[str]:
+    def describe_changes(self, view: NodeTelemetryView) -> list[str]:
         """Return what is news."""
         before = self._before.get(view.name)
         self._before[view.name] = view
@@ -30,21 +30,21 @@ class Teller:
             return said
         return [*said, *_instances(before, view), *_findings(before, view), *self._memory(view)]
 
-    def _state(self, before: LoadView | None, view: LoadView) -> list[str]:
+    def _state(self, before: NodeTelemetryView | None, view: NodeTelemetryView) -> list[str]:
         known = (NodeState.UNKNOWN, None) if before is None else (before.state, before.detail)
         is_reason = view.state is NodeState.UNKNOWN and known[1] is None and view.detail is not None
         if known[0] is view.state and not is_reason:
             return []  # also of a node that was not looked at yet: whoever connects has said so
         if view.state is NodeState.OK:
             return [f"{view.name} answers"]
-        return [f"{view.name}: {view.state}" + (f", {clean(view.detail)}" if view.detail else "")]
+        return [f"{view.name}: {view.state}" + (f", {sanitize_line(view.detail)}" if view.detail else "")]
 
-    def _memory(self, view: LoadView) -> list[str]:
+    def _memory(self, view: NodeTelemetryView) -> list[str]:
         bar = view.memory
         if bar is None:
             return []
         used = bar.total - bar.free - bar.page_cache
-        if view.name in self._used and abs(used - self._used[view.name]) < _WORTH:
+        if view.name in self._used and abs(used - self._used[view.name]) < _MIN_MEMORY_CHANGE:
             return []
         self._used[view.name] = used
         return [
@@ -53,7 +53,7 @@ class Teller:
         ]
 
 
-def _instances(before: LoadView | None, view: LoadView) -> list[str]:
+def _instances(before: NodeTelemetryView | None, view: NodeTelemetryView) -> list[str]:
     old = {} if before is None else {one.name: one for one in before.instances}
     if view.instances_seen is not None and (before is None or before.instances_seen is None) and not view.instances:
         return [f"{view.name}: nothing runs"]
@@ -63,21 +63,23 @@ def _instances(before: LoadView | None, view: LoadView) -> list[str]:
         if one.name not in old or (one.ours and old[one.name].phase is not one.phase)
     ]
     names = {one.name for one in view.instances}
-    return said + [f"{clean(name)} on {view.name} is gone" for name in old if name not in names]
+    return said + [f"{sanitize_line(name)} on {view.name} is gone" for name in old if name not in names]
 
 
 def _instance(one: InstanceView) -> str:
-    state = "runs, not started by sparkctl" if one.phase is None else phase_word(one.phase)
+    state = "runs, not started by sparkctl" if one.phase is None else phase_name(one.phase)
     port = f", port {one.port}" if one.phase is Phase.READY and one.port is not None else ""
-    why = f", {clean(one.detail)}" if one.detail and one.phase is Phase.FAILED else ""
-    return f"{clean(one.name)} on {one.node}: {state}{port}{why}"
+    why = f", {sanitize_line(one.detail)}" if one.detail and one.phase is Phase.FAILED else ""
+    return f"{sanitize_line(one.name)} on {one.node}: {state}{port}{why}"
 
 
-def _findings(before: LoadView | None, view: LoadView) -> list[str]:
+def _findings(before: NodeTelemetryView | None, view: NodeTelemetryView) -> list[str]:
     old = () if before is None else before.findings
     known, now = {_key(one) for one in old}, {_key(one) for one in view.findings}
-    said = [f"{view.name}: {one.severity}: {clean(one.summary)}" for one in view.findings if _key(one) not in known]
-    return said + [f"{view.name}: over: {clean(one.summary)}" for one in old if _key(one) not in now]
+    said = [
+        f"{view.name}: {one.severity}: {sanitize_line(one.summary)}" for one in view.findings if _key(one) not in known
+    ]
+    return said + [f"{view.name}: over: {sanitize_line(one.summary)}" for one in old if _key(one) not in now]
 
 
 def _key(one: Finding) -> tuple[str, str | None]:

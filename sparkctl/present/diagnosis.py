@@ -6,22 +6,24 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from sparkctl.model.diagnosis import Diagnosis
-from sparkctl.model.engine_facts import EngineFact, FactName
-from sparkctl.model.phase import PartTime, Step
-from sparkctl.model.text import clean
-from sparkctl.model.units import spoken
-from sparkctl.model.verdict import MEANING, Cause, Evidence, Verdict
-from sparkctl.present.sentences import phase_word, step_name, verdict_lines
+from sparkctl.model.diagnosis import LogDiagnosis
+from sparkctl.model.engine_facts import EngineFact, EngineFactName
+from sparkctl.model.phase import PhaseDuration, Step
+from sparkctl.model.text import sanitize_line
+from sparkctl.model.units import format_duration
+from sparkctl.model.verdict import CAUSE_MEANINGS, Evidence, FailureCause, Verdict
+from sparkctl.present.sentences import format_verdict, phase_name, step_name
 
 SCHEMA = 1
 _HEAD = 10  # columns of a label
 _SHORTEST = 0.05  # seconds of a part that is worth a word
-_COUNTS = (FactName.KV_CACHE_TOKENS, FactName.CONTEXT_LENGTH, FactName.MAX_CONCURRENCY)
+_COUNTS = (EngineFactName.KV_CACHE_TOKENS, EngineFactName.CONTEXT_LENGTH, EngineFactName.MAX_CONCURRENCY)
 _ARGUMENT = re.compile(r"\bargs\.(?P<name>[A-Za-z][\w-]*)(?:: (?P<value>\d[\d.]*(?<!\.)|[A-Z]{2,}|mp)\b)?")
 
 
-def diagnosis_lines(found: Diagnosis, title: Callable[[str], str], instance: str | None, node: str | None) -> list[str]:
+def format_diagnosis(
+    found: LogDiagnosis, title: Callable[[str], str], instance: str | None, node: str | None
+) -> list[str]:
     """Return what a log tells: whose it is and how far it came, times, facts, and why it went no further.
 
     ``title`` names an engine; ``instance`` and ``node`` are set where there is one to start again.
@@ -33,7 +35,7 @@ def diagnosis_lines(found: Diagnosis, title: Callable[[str], str], instance: str
         )
     lines += [f"{'took':{_HEAD}}{_times(found.parts)}"] if sum(one.seconds for one in found.parts) >= _SHORTEST else []
     lines += [
-        f"{'' if at else 'it says':{_HEAD}}{clean(one.what)}: {_spoken(one.seconds)} (line {one.line})"
+        f"{'' if at else 'it says':{_HEAD}}{sanitize_line(one.what)}: {_format_seconds(one.seconds)} (line {one.line})"
         for at, one in enumerate(found.took)
     ]
     for at, fact in enumerate(found.facts):
@@ -41,14 +43,14 @@ def diagnosis_lines(found: Diagnosis, title: Callable[[str], str], instance: str
         lines.append(f"{'' if at else 'facts':{_HEAD}}{fact.name.replace('_', ' ')}: {_value(fact)}{slow}")
     lines.append("")
     if found.verdict is not None:
-        return [*lines, *verdict_lines(_for(found.verdict, instance), instance, node)]
+        return [*lines, *format_verdict(_for(found.verdict, instance), instance, node)]
     if found.before is not None:
         before = _for(found.before, instance)
-        lines += ["The run before it ended so:", *(f"  {line}" for line in verdict_lines(before)), ""]
+        lines += ["The run before it ended so:", *(f"  {line}" for line in format_verdict(before)), ""]
     return [*lines, _nothing(found)]
 
 
-def diagnosis_document(found: Diagnosis, source: str, instance: str | None, node: str | None) -> dict[str, object]:
+def build_diagnosis_json(found: LogDiagnosis, source: str, instance: str | None, node: str | None) -> dict[str, object]:
     """Return the document; keys are added, never renamed. Lines count from 1, seconds are seconds, null: not known."""
     verdict = found.verdict
     return {
@@ -60,27 +62,27 @@ def diagnosis_document(found: Diagnosis, source: str, instance: str | None, node
         "ready": found.ready,
         "verdict": None if verdict is None else _verdict(_for(verdict, instance)),
         "contributing": [_verdict(_for(one, instance)) for one in verdict.contributing] if verdict else [],
-        "facts": {str(one.name): clean(one.value) for one in found.facts},
+        "facts": {str(one.name): sanitize_line(one.value) for one in found.facts},
         "fallbacks": [str(one.name) for one in found.facts if one.is_fallback],
         "seconds": [{"phase": str(one.phase), "step": one.step, "seconds": one.seconds} for one in found.parts],
-        "took": [{"what": clean(one.what), "seconds": one.seconds, "line": one.line} for one in found.took],
+        "took": [{"what": sanitize_line(one.what), "seconds": one.seconds, "line": one.line} for one in found.took],
         "lines": found.lines,
         "runs": found.runs,
         "run_began": found.run_began,
         "before": None if found.before is None else _verdict(_for(found.before, instance)),
-        "source": clean(source),
+        "source": sanitize_line(source),
         "instance": instance,
         "node": node,
     }
 
 
-def cause_lines(meanings: Mapping[Cause, str] = MEANING) -> list[str]:
+def format_causes(meanings: Mapping[FailureCause, str] = CAUSE_MEANINGS) -> list[str]:
     """Return the closed set of causes, each with what it means."""
     wide = max(len(cause) for cause in meanings)
     return [f"{cause:{wide}}  {meaning}" for cause, meaning in meanings.items()]
 
 
-def as_typed(remedy: str) -> str:
+def format_remedy_as_flags(remedy: str) -> str:
     """Return a remedy for a log of which nobody has a profile: flags as they are typed, the first with its name in one."""
     first = True
 
@@ -95,25 +97,25 @@ def as_typed(remedy: str) -> str:
 
 
 def _for(verdict: Verdict, instance: str | None) -> Verdict:
-    return verdict if instance else replace(verdict, remedy=as_typed(verdict.remedy))
+    return verdict if instance else replace(verdict, remedy=format_remedy_as_flags(verdict.remedy))
 
 
 def _value(fact: EngineFact) -> str:
-    if fact.name is FactName.AVAILABLE_AT_LOAD:
-        return f"{clean(fact.value)} GiB"
-    return f"{int(fact.value):,}" if fact.name in _COUNTS and fact.value.isdecimal() else clean(fact.value)
+    if fact.name is EngineFactName.AVAILABLE_AT_LOAD:
+        return f"{sanitize_line(fact.value)} GiB"
+    return f"{int(fact.value):,}" if fact.name in _COUNTS and fact.value.isdecimal() else sanitize_line(fact.value)
 
 
-def _spoken(seconds: float) -> str:
-    return "under 1 s" if seconds < 1 else spoken(seconds)
+def _format_seconds(seconds: float) -> str:
+    return "under 1 s" if seconds < 1 else format_duration(seconds)
 
 
-def _first(found: Diagnosis, title: Callable[[str], str]) -> str:
+def _first(found: LogDiagnosis, title: Callable[[str], str]) -> str:
     if found.engine is None:
         return f"no engine's log that sparkctl knows   {_count(found.lines)}"
-    whose = f"{title(found.engine)} {clean(found.version)}" if found.version else title(found.engine)
+    whose = f"{title(found.engine)} {sanitize_line(found.version)}" if found.version else title(found.engine)
     step = f" ({step_name(Step(found.step))})" if found.step else ""
-    far = "it was ready" if found.ready else f"not ready, it came to: {phase_word(found.phase)}{step}"
+    far = "it was ready" if found.ready else f"not ready, it came to: {phase_name(found.phase)}{step}"
     return f"{whose}   {far}   {_count(found.lines)}"
 
 
@@ -121,14 +123,15 @@ def _count(lines: int) -> str:
     return "1 line" if lines == 1 else f"{lines:,} lines"
 
 
-def _times(parts: tuple[PartTime, ...]) -> str:
+def _times(parts: tuple[PhaseDuration, ...]) -> str:
     told = [
-        f"{step_name(Step(one.step)) if one.step else phase_word(one.phase)} {_spoken(one.seconds)}" for one in parts
+        f"{step_name(Step(one.step)) if one.step else phase_name(one.phase)} {_format_seconds(one.seconds)}"
+        for one in parts
     ]
-    return f"{_spoken(sum(one.seconds for one in parts))}: {', '.join(told)}"
+    return f"{_format_seconds(sum(one.seconds for one in parts))}: {', '.join(told)}"
 
 
-def _nothing(found: Diagnosis) -> str:
+def _nothing(found: LogDiagnosis) -> str:
     if not found.lines:
         return "The log holds no text: it is empty, or nothing but zeros, as a full disk or a crash leaves one."
     if found.ready and found.is_stopped:
@@ -146,16 +149,16 @@ def _verdict(verdict: Verdict) -> dict[str, object]:
     edit = verdict.edit
     return {
         "cause": str(verdict.cause),
-        "summary": clean(verdict.summary),
+        "summary": sanitize_line(verdict.summary),
         "evidence": [_evidence(one) for one in verdict.evidence],
-        "remedy": [clean(one) for one in (verdict.remedy, verdict.again) if one],
-        "again": None if verdict.again is None else clean(verdict.again),
+        "remedy": [sanitize_line(one) for one in (verdict.remedy, verdict.again) if one],
+        "again": None if verdict.again is None else sanitize_line(verdict.again),
         "field": verdict.field,
         "edit": None if edit is None else {
-            "field": edit.field, "value": clean(edit.value), "was": edit.was, "is_first_try": edit.is_first_try
+            "field": edit.field, "value": sanitize_line(edit.value), "was": edit.was, "is_first_try": edit.is_first_try
         },
     }  # fmt: skip
 
 
 def _evidence(one: Evidence) -> dict[str, object]:
-    return {"line": one.line, "text": clean(one.text), "origin": one.origin}
+    return {"line": one.line, "text": sanitize_line(one.text), "origin": one.origin}

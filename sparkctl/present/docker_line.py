@@ -5,28 +5,28 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterable
 
-from sparkctl.core.record import masked
-from sparkctl.model.docker_options import DOCKER_OPTIONS, OptionKind
+from sparkctl.core.record import redact_launch_plan
+from sparkctl.model.docker_options import DOCKER_OPTIONS, DockerOptionKind
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.secrets import MASK
 
 
-def docker_line(plan: LaunchPlan, *, with_labels: bool = True, mask: bool = True) -> str:
+def format_docker_run(plan: LaunchPlan, *, with_labels: bool = True, mask: bool = True) -> str:
     """Return the command for a shell, wrapped by option.
 
     With ``mask`` a secret variable is ``-e HF_TOKEN``, which takes its value from the shell that runs the line, and a
     secret anywhere else is dots.
     """
-    shown = masked(plan) if mask else plan
+    shown = redact_launch_plan(plan) if mask else plan
     pairs = zip(plan.env, shown.env, strict=True)
     hidden = frozenset(seen[0] for real, seen in pairs if real != seen or seen[1] == MASK)  # it may be masked already
-    groups = [["docker", "run", "-d"], *_options(shown, hidden, with_labels=with_labels)]
+    groups = [["docker", "run", "-d"], *_iter_flags(shown, hidden, with_labels=with_labels)]
     groups.append([shown.image])
-    groups += map(list, by_flag(shown.command))
+    groups += map(list, group_flags(shown.command))
     return " \\\n  ".join(shlex.join(group) for group in groups)
 
 
-def _options(plan: LaunchPlan, hidden: Collection[str], *, with_labels: bool) -> Iterable[list[str]]:
+def _iter_flags(plan: LaunchPlan, hidden: Collection[str], *, with_labels: bool) -> Iterable[list[str]]:
     """Yield each flag with its value; ``hidden`` are the variables whose value is left to the shell."""
     yield ["--name", plan.container_name]
     for flag, value in (
@@ -43,7 +43,7 @@ def _options(plan: LaunchPlan, hidden: Collection[str], *, with_labels: bool) ->
     for device in plan.devices:
         yield ["--device", device]
     for name, value in plan.options:
-        yield [f"--{name}"] if DOCKER_OPTIONS.get(name) is OptionKind.FLAG else [f"--{name}", value]
+        yield [f"--{name}"] if DOCKER_OPTIONS.get(name) is DockerOptionKind.FLAG else [f"--{name}", value]
     for mount in plan.mounts:
         yield ["-v", str(mount)]
     for name, value in plan.env:
@@ -53,7 +53,7 @@ def _options(plan: LaunchPlan, hidden: Collection[str], *, with_labels: bool) ->
             yield ["--label", f"{name}={value}"]
 
 
-def by_flag(words: Iterable[str]) -> list[tuple[str, ...]]:
+def group_flags(words: Iterable[str]) -> list[tuple[str, ...]]:
     """Return the words in groups of a flag and its values."""
     groups: list[list[str]] = []
     for word in words:

@@ -8,8 +8,8 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sparkctl.model.endpoint import Served
-from sparkctl.model.text import clean
+from sparkctl.model.endpoint import ServedEndpoint
+from sparkctl.model.text import sanitize_line
 
 _NO_KEY = "none"  # clients want one where the server asks for none
 # what clients of services elsewhere look for, and what keys to them are called
@@ -20,7 +20,9 @@ _SERVICES = frozenset({
 _ANSWER = 8192  # tokens of one answer, where a client wants a limit and no engine says one
 
 
-def endpoint_text(served: Sequence[Served], form: str, default: Served | None = None) -> list[str]:
+def format_endpoint_config(
+    served: Sequence[ServedEndpoint], form: str, default: ServedEndpoint | None = None
+) -> list[str]:
     """Return what a client's configuration takes; ``form``: env, litellm, openclaw or opencode.
 
     ``default``: the endpoint for whoever names none; None: there is no such.
@@ -28,7 +30,7 @@ def endpoint_text(served: Sequence[Served], form: str, default: Served | None = 
     return _WRITERS[form](served, default)
 
 
-def endpoint_document(served: Sequence[Served]) -> dict[str, object]:
+def build_endpoints_json(served: Sequence[ServedEndpoint]) -> dict[str, object]:
     """Return the same as data."""
     return {
         "schema": 1,
@@ -47,12 +49,12 @@ def endpoint_document(served: Sequence[Served]) -> dict[str, object]:
     }
 
 
-def key_variable(one: Served) -> str:
+def api_key_variable(one: ServedEndpoint) -> str:
     """Return the environment variable that clients are told to take the key from."""
     return f"{_variable(one)}_API_KEY"
 
 
-def _variable(one: Served) -> str:
+def _variable(one: ServedEndpoint) -> str:
     """Return what the variables of an endpoint begin with. Those of well-known services are not given to whoever calls a
     container so: their clients, and the keys they hold, would go there."""
     own = _upper(one.instance)
@@ -64,13 +66,13 @@ def _upper(text: str) -> str:
     return name if name[:1].isalpha() else f"_{name}"
 
 
-def _env(served: Sequence[Served], default: Served | None) -> list[str]:
+def _env(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> list[str]:
     """Every endpoint under its own name; the default one as OpenAI's clients look for it. A name goes to who has it first."""
     lines: list[str] = []
     taken: set[str] = set()
     for one in served:
         lines.append(f"# {one.instance} on {one.node}")
-        key = f'"${{{key_variable(one)}}}"' if one.needs_key else _NO_KEY
+        key = f'"${{{api_key_variable(one)}}}"' if one.needs_key else _NO_KEY
         model = shlex.quote(one.models[0].name) if one.models else None
         if one is default:
             lines += [f"export OPENAI_BASE_URL={shlex.quote(one.url)}", f"export OPENAI_API_KEY={key}"]
@@ -86,7 +88,7 @@ def _env(served: Sequence[Served], default: Served | None) -> list[str]:
     return lines
 
 
-def _litellm(served: Sequence[Served], default: Served | None) -> list[str]:
+def _litellm(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> list[str]:
     import yaml
 
     models: list[dict[str, Any]] = []
@@ -98,7 +100,7 @@ def _litellm(served: Sequence[Served], default: Served | None) -> list[str]:
     ]
     for position, one in enumerate(served):
         for model in one.models:
-            key = f"os.environ/{key_variable(one)}" if one.needs_key else _NO_KEY
+            key = f"os.environ/{api_key_variable(one)}" if one.needs_key else _NO_KEY
             entry: dict[str, Any] = {"model_name": own.get((position, model.name), model.name)}
             entry["litellm_params"] = {"model": f"openai/{model.name}", "api_base": one.url, "api_key": key}
             if model.context is not None:
@@ -110,10 +112,10 @@ def _litellm(served: Sequence[Served], default: Served | None) -> list[str]:
 
 def _shown(name: str) -> str:
     """Return a name for a comment of one line."""
-    return " ".join(clean(name).split())
+    return " ".join(sanitize_line(name).split())
 
 
-def _own_names(served: Sequence[Served]) -> dict[tuple[int, str], str]:
+def _own_names(served: Sequence[ServedEndpoint]) -> dict[tuple[int, str], str]:
     """Return names for models that several endpoints serve with different contexts, by the endpoint's position and the model.
 
     LiteLLM takes entries of one name for the same model, and balances over them: a long request would end at a short context.
@@ -125,7 +127,7 @@ def _own_names(served: Sequence[Served]) -> dict[tuple[int, str], str]:
     uneven = {name for name, found in contexts.items() if len(set(found)) > 1}
     taken = set(contexts)
     own: dict[tuple[int, str], str] = {}
-    for position, (one, instance) in enumerate(zip(served, _unique(served), strict=True)):
+    for position, (one, instance) in enumerate(zip(served, _unique_names(served), strict=True)):
         for name in dict.fromkeys(model.name for model in one.models if model.name in uneven):
             own[position, name] = instance if instance not in taken else f"{instance}/{name}"
             taken.add(own[position, name])
@@ -139,15 +141,15 @@ def _by_model(own: dict[tuple[int, str], str]) -> dict[str, list[str]]:
     return found
 
 
-def _openclaw(served: Sequence[Served], default: Served | None) -> list[str]:
+def _openclaw(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> list[str]:
     providers: dict[str, Any] = {}
-    names = _unique(served)
+    names = _unique_names(served)
     for one, name in zip(served, names, strict=True):
         models = [
             {"id": model.name, "name": f"{model.name} on {one.node}", "input": ["text"]} | _limits(model.context)
             for model in one.models
         ]
-        key = f"${{{key_variable(one)}}}" if one.needs_key else _NO_KEY
+        key = f"${{{api_key_variable(one)}}}" if one.needs_key else _NO_KEY
         providers[name] = {"baseUrl": one.url, "api": "openai-completions", "apiKey": key, "models": models}
     document: dict[str, Any] = {"models": {"mode": "merge", "providers": providers}}
     may_be = [
@@ -167,16 +169,16 @@ def _answer(context: int) -> int:
     return min(_ANSWER, max(1, context // 2))
 
 
-def _opencode(served: Sequence[Served], default: Served | None) -> list[str]:
+def _opencode(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> list[str]:
     providers: dict[str, Any] = {}
-    for one, name in zip(served, _unique(served), strict=True):
+    for one, name in zip(served, _unique_names(served), strict=True):
         models: dict[str, Any] = {}
         for model in one.models:
             limit = (
                 {} if model.context is None else {"limit": {"context": model.context, "output": _answer(model.context)}}
             )
             models[model.name] = {"name": f"{model.name} on {one.node}"} | limit
-        key = f"{{env:{key_variable(one)}}}" if one.needs_key else _NO_KEY
+        key = f"{{env:{api_key_variable(one)}}}" if one.needs_key else _NO_KEY
         providers[name] = {
             "npm": "@ai-sdk/openai-compatible",
             "name": f"{one.instance} on {one.node}",
@@ -187,13 +189,13 @@ def _opencode(served: Sequence[Served], default: Served | None) -> list[str]:
     return json.dumps(document, indent=2, ensure_ascii=False).split("\n")
 
 
-def _unique(served: Sequence[Served]) -> list[str]:
+def _unique_names(served: Sequence[ServedEndpoint]) -> list[str]:
     """Return a name for each endpoint: the instance's, with its node where two nodes have one of that name."""
     twice = {one.instance for one in served if sum(other.instance == one.instance for other in served) > 1}
     return [f"{one.instance}-{one.node}" if one.instance in twice else one.instance for one in served]
 
 
-_WRITERS: dict[str, Callable[[Sequence[Served], Served | None], list[str]]] = {
+_WRITERS: dict[str, Callable[[Sequence[ServedEndpoint], ServedEndpoint | None], list[str]]] = {
     "env": _env,
     "litellm": _litellm,
     "openclaw": _openclaw,

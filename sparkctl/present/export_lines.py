@@ -6,38 +6,38 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 
-from sparkctl.core.portable import Portable
-from sparkctl.model.docker_options import DOCKER_OPTIONS, OptionKind
-from sparkctl.present.docker_line import by_flag
-from sparkctl.recipes.docker_line import BESIDE
-from sparkctl.recipes.references import REFERENCE, has_references, settled
+from sparkctl.core.portable import PortableLaunch
+from sparkctl.model.docker_options import DOCKER_OPTIONS, DockerOptionKind
+from sparkctl.present.docker_line import group_flags
+from sparkctl.recipes.docker_line import METADATA_COMMENT
+from sparkctl.recipes.references import REFERENCE_PATTERN, has_references, resolve_defaults
 
 _GROUP = tuple[str, ...]
 
 
-def as_docker(one: Portable) -> list[str]:
+def export_docker_run(one: PortableLaunch) -> list[str]:
     """Return the `docker run` line, one flag a line; ``${VAR}`` is taken from the shell that runs it."""
     head = [f"# {one.title}"] if one.title else []
-    groups: list[_GROUP] = [("docker", "run", "-d"), *_groups(one), (one.profile.image,), *by_flag(one.words)]
-    body = " \\\n  ".join(" ".join(_shell(word) for word in group) for group in groups)
-    return [*head, f"{BESIDE}{one.beside}", *body.split("\n")]
+    groups: list[_GROUP] = [("docker", "run", "-d"), *_groups(one), (one.profile.image,), *group_flags(one.words)]
+    body = " \\\n  ".join(" ".join(_quote_for_shell(word) for word in group) for group in groups)
+    return [*head, f"{METADATA_COMMENT}{one.beside}", *body.split("\n")]
 
 
-def as_systemd(one: Portable) -> list[str]:
+def export_systemd_unit(one: PortableLaunch) -> list[str]:
     """Return a unit that runs the container in the foreground and never starts it again by itself."""
     defaults = {
         match["name"]: match["default"]
         for text in [*(value for _, value in one.env), *one.words]
-        for match in REFERENCE.finditer(text)
+        for match in REFERENCE_PATTERN.finditer(text)
         if match["name"] and match["default"] is not None
     }
-    groups = [("/usr/bin/docker", "run"), *_groups(one), (one.profile.image,), *by_flag(one.words)]
-    command = " \\\n  ".join(" ".join(_unit(word) for word in group) for group in groups)
+    groups = [("/usr/bin/docker", "run"), *_groups(one), (one.profile.image,), *group_flags(one.words)]
+    command = " \\\n  ".join(" ".join(_quote_for_systemd(word) for word in group) for group in groups)
     grace = round(one.profile.stop_grace)
     return [
         "# %h is the home of whoever systemd runs it as. Secrets: put NAME=value lines into a file that only you can read",
         "# and name it by EnvironmentFile= below; what they are called stands in ExecStart as ${NAME}.",
-        f"{BESIDE}{one.beside}",
+        f"{METADATA_COMMENT}{one.beside}",
         "[Unit]",
         f"Description={(one.title or one.profile.name).replace('%', '%%')}",
         "After=docker.service network-online.target",
@@ -57,7 +57,7 @@ def as_systemd(one: Portable) -> list[str]:
     ]
 
 
-def _groups(one: Portable) -> Iterator[_GROUP]:
+def _groups(one: PortableLaunch) -> Iterator[_GROUP]:
     box = one.profile.container
     yield "--name", one.name
     for flag, value in (
@@ -69,7 +69,7 @@ def _groups(one: Portable) -> Iterator[_GROUP]:
     yield from (("--ulimit", f"{name}={limit}") for name, limit in box.ulimits)
     yield from (("--device", _noted(device)) for device in box.devices)
     for name, value in box.options:
-        yield (f"--{name}",) if DOCKER_OPTIONS.get(name) is OptionKind.FLAG else (f"--{name}", _noted(value))
+        yield (f"--{name}",) if DOCKER_OPTIONS.get(name) is DockerOptionKind.FLAG else (f"--{name}", _noted(value))
     yield from (("-v", _noted(mount)) for mount in one.profile.mounts)
     if one.profile.env_file is not None:
         yield "--env-file", _noted(one.profile.env_file)
@@ -81,29 +81,29 @@ def _noted(text: str) -> str:
     return text.replace("${", "$${")
 
 
-def _pieces(word: str, text: Callable[[str], str]) -> str:
+def _split_references(word: str, text: Callable[[str], str]) -> str:
     """Return a word with its references as ``${NAME}`` and everything else as ``text`` writes it."""
     out, end = "", 0
-    for match in REFERENCE.finditer(word):
+    for match in REFERENCE_PATTERN.finditer(word):
         out += text(word[end : match.start()]) + (text("${") if match["name"] is None else match[0])
         end = match.end()
     return out + text(word[end:])
 
 
-def _shell(word: str) -> str:
+def _quote_for_shell(word: str) -> str:
     if has_references(word):
-        return '"' + _pieces(word, lambda text: re.sub(r'([\\"$`])', r"\\\1", text)) + '"'
-    plain = settled(word) or ""
+        return '"' + _split_references(word, lambda text: re.sub(r'([\\"$`])', r"\\\1", text)) + '"'
+    plain = resolve_defaults(word) or ""
     if plain == "~" or plain.startswith("~/"):
         rest = plain[2:]
         return "~" if plain == "~" else f"~/{shlex.quote(rest) if rest else ''}"
     return shlex.quote(plain)
 
 
-def _unit(word: str) -> str:
+def _quote_for_systemd(word: str) -> str:
     """Return a word of ExecStart: systemd knows ${NAME}, no default for it, and doubles what it has a use for."""
     found, end = "", 0
-    for match in REFERENCE.finditer(word):
+    for match in REFERENCE_PATTERN.finditer(word):
         found += _unit_text(word[end : match.start()]) + (
             _unit_text("${") if match["name"] is None else f"${{{match['name']}}}"
         )

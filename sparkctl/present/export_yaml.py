@@ -7,12 +7,12 @@ import shlex
 from itertools import pairwise
 from typing import Any
 
-from sparkctl.core.portable import Portable
+from sparkctl.core.portable import PortableLaunch
 from sparkctl.errors import InvalidInput
-from sparkctl.model.command import script_at
-from sparkctl.model.docker_options import DOCKER_OPTIONS, OptionKind
-from sparkctl.recipes.beside import beside
-from sparkctl.recipes.references import REFERENCE, has_references, settled
+from sparkctl.model.command import find_shell_script
+from sparkctl.model.docker_options import DOCKER_OPTIONS, DockerOptionKind
+from sparkctl.recipes.beside import metadata_to_json
+from sparkctl.recipes.references import REFERENCE_PATTERN, has_references, resolve_defaults
 
 _COMPOSE = {
     "add-host": "extra_hosts", "cap-add": "cap_add", "cap-drop": "cap_drop", "cpus": "cpus", "cpuset-cpus": "cpuset",
@@ -36,27 +36,27 @@ _PLACEHOLDERS = {  # sparkrun's names for what people change at a start, by the 
 }  # fmt: skip
 
 
-def as_compose(one: Portable) -> list[str]:
+def export_compose(one: PortableLaunch) -> list[str]:
     """Return a compose file with one service; it never starts again by itself."""
     box = one.profile.container
     service: dict[str, Any] = {"image": one.profile.image, "container_name": one.name}
     if box.entrypoint is not None:
-        service["entrypoint"] = [_dollars(box.entrypoint)]
+        service["entrypoint"] = [_double_dollars(box.entrypoint)]
     if one.words:
-        service["command"] = [_composed(word) for word in one.words]
+        service["command"] = [_escape_for_compose(word) for word in one.words]
     if one.env:
-        service["environment"] = {name: _composed(value) for name, value in one.env}
+        service["environment"] = {name: _escape_for_compose(value) for name, value in one.env}
     if one.profile.env_file is not None:
-        service["env_file"] = [_dollars(one.profile.env_file)]
+        service["env_file"] = [_double_dollars(one.profile.env_file)]
     if one.profile.mounts:
-        service["volumes"] = [_dollars(mount) for mount in one.profile.mounts]
+        service["volumes"] = [_double_dollars(mount) for mount in one.profile.mounts]
     for key, value in (("shm_size", box.shm_size), ("ipc", box.ipc), ("network_mode", one.network)):
         if value is not None:
-            service[key] = _dollars(value)
+            service[key] = _double_dollars(value)
     if box.ulimits:
         service["ulimits"] = {name: _limit(limit) for name, limit in box.ulimits}
     if box.devices:
-        service["devices"] = [_dollars(device) for device in box.devices]
+        service["devices"] = [_double_dollars(device) for device in box.devices]
     _options(service, box.options)
     if one.gpus is not None:
         _gpus(service, one.gpus)
@@ -74,16 +74,16 @@ def as_compose(one: Portable) -> list[str]:
 def _options(service: dict[str, Any], options: tuple[tuple[str, str], ...]) -> None:
     for name, value in options:
         if name == "log-driver":
-            service.setdefault("logging", {})["driver"] = _dollars(value)
+            service.setdefault("logging", {})["driver"] = _double_dollars(value)
         elif name == "log-opt":
             key, _, text = value.partition("=")
-            service.setdefault("logging", {}).setdefault("options", {})[key] = _dollars(text)
-        elif DOCKER_OPTIONS.get(name) is OptionKind.FLAG:
+            service.setdefault("logging", {}).setdefault("options", {})[key] = _double_dollars(text)
+        elif DOCKER_OPTIONS.get(name) is DockerOptionKind.FLAG:
             service[_COMPOSE[name]] = True
-        elif DOCKER_OPTIONS.get(name) is OptionKind.LIST:
-            service.setdefault(_COMPOSE[name], []).append(_dollars(value))
+        elif DOCKER_OPTIONS.get(name) is DockerOptionKind.LIST:
+            service.setdefault(_COMPOSE[name], []).append(_double_dollars(value))
         else:
-            service[_COMPOSE[name]] = _dollars(value)
+            service[_COMPOSE[name]] = _double_dollars(value)
 
 
 def _gpus(service: dict[str, Any], text: str) -> None:
@@ -96,7 +96,7 @@ def _gpus(service: dict[str, Any], text: str) -> None:
         del device["count"]
         device["device_ids"] = match[1].split(",")
     elif bare != "all":
-        service["gpus"] = _dollars(text)
+        service["gpus"] = _double_dollars(text)
         return
     service["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
 
@@ -106,20 +106,20 @@ def _limit(text: str) -> object:
     return {"soft": int(soft), "hard": int(hard)} if colon else int(soft)
 
 
-def _dollars(text: str) -> str:
+def _double_dollars(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _composed(word: str) -> str:
+def _escape_for_compose(word: str) -> str:
     """Return a text in compose's notation: its references are ours, a dollar sign is doubled."""
     out, end = "", 0
-    for match in REFERENCE.finditer(word):
-        out += _dollars(word[end : match.start()]) + ("$${" if match["name"] is None else match[0])
+    for match in REFERENCE_PATTERN.finditer(word):
+        out += _double_dollars(word[end : match.start()]) + ("$${" if match["name"] is None else match[0])
         end = match.end()
-    return out + _dollars(word[end:])
+    return out + _double_dollars(word[end:])
 
 
-def as_sparkrun(one: Portable) -> list[str]:
+def export_sparkrun(one: PortableLaunch) -> list[str]:
     """Return a sparkrun recipe (v2). Raises `InvalidInput` for what sparkrun has no engine for."""
     profile = one.profile
     if profile.engine not in _PLACEHOLDERS:
@@ -143,7 +143,7 @@ def as_sparkrun(one: Portable) -> list[str]:
     recipe |= {"min_nodes": profile.nodes} if profile.nodes > 1 else {"max_nodes": 1}
     box = profile.container
     unsaid = [key for key in ("ipc", "shm_size") if getattr(box, key) is None]  # sparkrun has defaults of its own
-    said = beside(
+    said = metadata_to_json(
         profile,
         mounts=list(profile.mounts),
         env=left,
@@ -166,13 +166,13 @@ def as_sparkrun(one: Portable) -> list[str]:
 
 def _literal(value: str) -> str:
     """Return a value that sparkrun fills in nothing of."""
-    return re.sub(r"(\{(?:config|launch)\.\w+\})", r"{\1}", settled(value) or "")
+    return re.sub(r"(\{(?:config|launch)\.\w+\})", r"{\1}", resolve_defaults(value) or "")
 
 
-def _command(one: Portable, model: str, defaults: dict[str, Any]) -> tuple[str, dict[str, str]]:
+def _command(one: PortableLaunch, model: str, defaults: dict[str, Any]) -> tuple[str, dict[str, str]]:
     """Return the command as a template, and its placeholders for what comes from the operator's environment."""
     names, references = _PLACEHOLDERS[one.profile.engine], dict[str, str]()
-    script = script_at(one.profile.command or ()) is not None
+    script = find_shell_script(one.profile.command or ()) is not None
     lines: list[list[str]] = [[]]
     before = ""
     for word in one.words:
@@ -182,18 +182,18 @@ def _command(one: Portable, model: str, defaults: dict[str, Any]) -> tuple[str, 
         if word == model and not script and re.fullmatch(r"[\w./:-]+", word):
             lines[-1].append("{model}")
         elif key is not None and key not in defaults and not has_references(word) and re.fullmatch(r"[\w./:-]+", word):
-            defaults[key] = _typed(word)
+            defaults[key] = _parse_scalar(word)
             lines[-1].append(f"{{{key}}}")
         else:
-            lines[-1].append(_templated(word, references))
+            lines[-1].append(_quote_template_word(word, references))
         before = word
     return " \\\n  ".join(" ".join(line) for line in lines) + "\n", references
 
 
-def _templated(word: str, references: dict[str, str]) -> str:
+def _quote_template_word(word: str, references: dict[str, str]) -> str:
     """Return a word quoted for a shell, its braces doubled, and a placeholder for what the environment gives."""
     marked, end = "", 0
-    for match in REFERENCE.finditer(word):
+    for match in REFERENCE_PATTERN.finditer(word):
         marked += word[end : match.start()]
         if match["name"] is None:
             marked += "${"
@@ -208,7 +208,7 @@ def _templated(word: str, references: dict[str, str]) -> str:
     return re.sub("\0([^\0]*)\0", r"{\1}", doubled)
 
 
-def _typed(word: str) -> object:
+def _parse_scalar(word: str) -> object:
     """Return a number as one where that is how it is written back."""
     for kind in (int, float):
         try:
@@ -219,22 +219,22 @@ def _typed(word: str) -> object:
     return word
 
 
-def _executor(one: Portable) -> dict[str, Any]:
+def _executor(one: PortableLaunch) -> dict[str, Any]:
     box = one.profile.container
     found: dict[str, Any] = {"auto_remove": False, "network": one.network, "shm_size": box.shm_size, "ipc": box.ipc}
     found |= {"entrypoint": box.entrypoint, "gpus": one.gpus}
     found |= {"ulimit": [f"{name}={limit}" for name, limit in box.ulimits], "devices": list(box.devices)}
     for name, value in box.options:
         key = {"memory": "memory_limit"}.get(name, name.replace("-", "_"))
-        if DOCKER_OPTIONS.get(name) is OptionKind.LIST:
+        if DOCKER_OPTIONS.get(name) is DockerOptionKind.LIST:
             found.setdefault(key, []).append(value)
         else:
-            found[key] = True if DOCKER_OPTIONS.get(name) is OptionKind.FLAG else value
+            found[key] = True if DOCKER_OPTIONS.get(name) is DockerOptionKind.FLAG else value
     return {key: value for key, value in found.items() if value not in (None, [])}
 
 
 def _after(words: tuple[str, ...], *flags: str) -> str | None:
-    return next((settled(word) for flag, word in pairwise(words) if flag in flags), None)
+    return next((resolve_defaults(word) for flag, word in pairwise(words) if flag in flags), None)
 
 
 def _yaml(document: dict[str, Any]) -> list[str]:

@@ -13,25 +13,25 @@ from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from sparkctl.core.bandwidth import Source, of_instance, of_node
-from sparkctl.core.store import InstanceView, LoadView
+from sparkctl.core.bandwidth import BandwidthSource, estimate_instance_bandwidth, get_node_bandwidth
+from sparkctl.core.store import InstanceView, NodeTelemetryView
 from sparkctl.model.metrics import Quantiles
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.sample import Gpu, MemoryBar, Pressure
+from sparkctl.model.sample import Gpu, MemoryBar, MemoryPressure
 
 _MHZ = 1e6
 _MEGABIT = 1e6 / 8
 Labels = tuple[str, ...]
 Value = float | int | bool | None
-_SOURCES = {Source.ESTIMATE: "estimate", Source.COUNTER: "hardware"}
+_SOURCES = {BandwidthSource.ESTIMATE: "estimate", BandwidthSource.COUNTER: "hardware"}
 _OWN = ("node", "instance", "container", "engine")
 
 
-class Nodes(Collector):
+class NodeCollector(Collector):
     """Collects what ``views`` returns at each scrape; ``now`` is our clock, unix seconds."""
 
-    def __init__(self, views: Callable[[], Sequence[LoadView]], now: Callable[[], float]) -> None:
+    def __init__(self, views: Callable[[], Sequence[NodeTelemetryView]], now: Callable[[], float]) -> None:
         self._views = views
         self._now = now
 
@@ -43,19 +43,19 @@ class Nodes(Collector):
                 yield family.metric
 
 
-def registry(views: Callable[[], Sequence[LoadView]], now: Callable[[], float]) -> CollectorRegistry:
+def build_registry(views: Callable[[], Sequence[NodeTelemetryView]], now: Callable[[], float]) -> CollectorRegistry:
     """Return a registry of nothing else."""
     found = CollectorRegistry(auto_describe=False)
-    found.register(Nodes(views, now))
+    found.register(NodeCollector(views, now))
     return found
 
 
-def metrics_text(views: Sequence[LoadView], now: float) -> str:
+def render_metrics(views: Sequence[NodeTelemetryView], now: float) -> str:
     """Return the page of one moment."""
-    return generate_latest(registry(lambda: views, lambda: now)).decode()
+    return generate_latest(build_registry(lambda: views, lambda: now)).decode()
 
 
-class _Family:
+class _MetricFamily:
     """One metric while its series are gathered: of two with the same labels the first is kept."""
 
     def __init__(self, name: str, about: str, labels: Labels, *, counter: bool = False) -> None:
@@ -71,13 +71,15 @@ class _Family:
         self.metric.add_metric(list(texts), float(value))
 
 
-def _state(views: Sequence[LoadView], now: float) -> Iterator[_Family]:
-    up = _Family("node_up", "1 where the node answers and its state is known.", ("node",))
-    state = _Family("node_state", "The node's state: 1 for the one it is in.", ("node", "state"))
-    age = _Family("node_sample_age_seconds", "Time since the last reading got here.", ("node",))
-    docker = _Family("node_docker_up", "1 where Docker says what runs.", ("node",))
-    wrong = _Family("finding", "1 for each thing that is wrong, by its kind.", ("node", "kind", "severity", "instance"))
-    spent = _Family("probe_cpu_seconds", "CPU time that the probe has cost the node.", ("node",), counter=True)
+def _state(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
+    up = _MetricFamily("node_up", "1 where the node answers and its state is known.", ("node",))
+    state = _MetricFamily("node_state", "The node's state: 1 for the one it is in.", ("node", "state"))
+    age = _MetricFamily("node_sample_age_seconds", "Time since the last reading got here.", ("node",))
+    docker = _MetricFamily("node_docker_up", "1 where Docker says what runs.", ("node",))
+    wrong = _MetricFamily(
+        "finding", "1 for each thing that is wrong, by its kind.", ("node", "kind", "severity", "instance")
+    )
+    spent = _MetricFamily("probe_cpu_seconds", "CPU time that the probe has cost the node.", ("node",), counter=True)
     for view in views:
         ok = view.state is NodeState.OK
         up.add((view.name,), ok)
@@ -106,28 +108,30 @@ _MEMORY: tuple[tuple[str, str, Callable[[MemoryBar], Value]], ...] = (
 )
 
 
-def _memory(views: Sequence[LoadView], now: float) -> Iterator[_Family]:
+def _memory(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
     for name, about, read in _MEMORY:
-        family = _Family(f"node_memory_{name}_bytes", about, ("node",))
+        family = _MetricFamily(f"node_memory_{name}_bytes", about, ("node",))
         for view in views:
             family.add((view.name,), read(view.memory) if view.memory else None)
         yield family
-    share = _Family(
+    share = _MetricFamily(
         "node_memory_pressure_ratio",
         "Share of the last 10 s that some, or all, tasks waited for memory.",
         ("node", "tasks"),
     )
-    waited = _Family(
+    waited = _MetricFamily(
         "node_memory_pressure_seconds",
         "Time that some, or all, tasks waited for memory.",
         ("node", "tasks"),
         counter=True,
     )
-    kills = _Family("node_oom_kills", "Processes that the kernel killed for want of memory.", ("node",), counter=True)
+    kills = _MetricFamily(
+        "node_oom_kills", "Processes that the kernel killed for want of memory.", ("node",), counter=True
+    )
     for view in views:
         detail = view.sample.detail if view.sample else None
         kills.add((view.name,), detail.oom_kill if detail else None)
-        pressure = (detail.pressure if detail else None) or Pressure()
+        pressure = (detail.pressure if detail else None) or MemoryPressure()
         for tasks, of_late, total in (
             ("some", pressure.some, pressure.some_total),
             ("all", pressure.full, pressure.full_total),
@@ -146,20 +150,20 @@ _GPU: tuple[tuple[str, str, Callable[[Gpu], Value]], ...] = (
 )
 
 
-def _gpus(views: Sequence[LoadView], now: float) -> Iterator[_Family]:
+def _gpus(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
     for name, about, read in _GPU:
-        family = _Family(f"gpu_{name}", about, ("node", "gpu"))
+        family = _MetricFamily(f"gpu_{name}", about, ("node", "gpu"))
         for view in views:
             for gpu in (view.sample.gpus if view.sample else None) or ():
                 family.add((view.name, str(gpu.index)), read(gpu))
         yield family
-    silent = _Family(
+    silent = _MetricFamily(
         "gpu_silent_seconds", "How long the driver has owed an answer; absent while it answers.", ("node",)
     )
     for view in views:
         silent.add((view.name,), view.sample.gpu_silent_for if view.sample else None)
     yield silent
-    owing = _Family(
+    owing = _MetricFamily(
         "devices_silent_seconds", "How long drives, links and sensors have owed an answer; absent else.", ("node",)
     )
     for view in views:
@@ -167,11 +171,11 @@ def _gpus(views: Sequence[LoadView], now: float) -> Iterator[_Family]:
     yield owing
 
 
-def _devices(views: Sequence[LoadView], now: float) -> Iterator[_Family]:
-    busy = _Family("node_cpu_utilization_ratio", "Share of all cores' time that was used.", ("node",))
-    heat = _Family("node_temperature_celsius", "Temperature by sensor.", ("node", "chip", "label", "device"))
-    size = _Family("disk_size_bytes", "Size of the filesystem of a path.", ("node", "path"))
-    free = _Family("disk_free_bytes", "Room on the filesystem of a path.", ("node", "path"))
+def _devices(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
+    busy = _MetricFamily("node_cpu_utilization_ratio", "Share of all cores' time that was used.", ("node",))
+    heat = _MetricFamily("node_temperature_celsius", "Temperature by sensor.", ("node", "chip", "label", "device"))
+    size = _MetricFamily("disk_size_bytes", "Size of the filesystem of a path.", ("node", "path"))
+    free = _MetricFamily("disk_free_bytes", "Room on the filesystem of a path.", ("node", "path"))
     for view in views:
         if view.sample is None:
             continue
@@ -184,16 +188,16 @@ def _devices(views: Sequence[LoadView], now: float) -> Iterator[_Family]:
     yield from (busy, heat, size, free)
 
 
-def _traffic(views: Sequence[LoadView], now: float) -> Iterator[_Family]:
+def _traffic(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
     names, ports = ("node", "interface"), ("node", "device", "port", "interface")
-    up = _Family("link_up", "1 where the interface has a carrier.", names)
-    speed = _Family("link_speed_bytes_per_second", "Speed that the interface claims.", names)
-    received = _Family("link_receive_bytes", "Received through the kernel, so without RDMA.", names, counter=True)
-    sent = _Family("link_transmit_bytes", "Sent through the kernel, so without RDMA.", names, counter=True)
-    errors = _Family("link_errors", "Errors of the interface.", names, counter=True)
-    took = _Family("rdma_receive_bytes", "Received by RDMA.", ports, counter=True)
-    gave = _Family("rdma_transmit_bytes", "Sent by RDMA.", ports, counter=True)
-    wrong = _Family("rdma_errors", "Error counters by the driver's names.", (*ports, "counter"), counter=True)
+    up = _MetricFamily("link_up", "1 where the interface has a carrier.", names)
+    speed = _MetricFamily("link_speed_bytes_per_second", "Speed that the interface claims.", names)
+    received = _MetricFamily("link_receive_bytes", "Received through the kernel, so without RDMA.", names, counter=True)
+    sent = _MetricFamily("link_transmit_bytes", "Sent through the kernel, so without RDMA.", names, counter=True)
+    errors = _MetricFamily("link_errors", "Errors of the interface.", names, counter=True)
+    took = _MetricFamily("rdma_receive_bytes", "Received by RDMA.", ports, counter=True)
+    gave = _MetricFamily("rdma_transmit_bytes", "Sent by RDMA.", ports, counter=True)
+    wrong = _MetricFamily("rdma_errors", "Error counters by the driver's names.", (*ports, "counter"), counter=True)
     for view in views:
         for link in (view.sample.links if view.sample else None) or ():
             key = (view.name, link.name)
@@ -211,22 +215,24 @@ def _traffic(views: Sequence[LoadView], now: float) -> Iterator[_Family]:
     yield from (up, speed, received, sent, errors, took, gave, wrong)
 
 
-def _own(instance: InstanceView) -> tuple[str | None, ...]:
+def _instance_labels(instance: InstanceView) -> tuple[str | None, ...]:
     return (instance.node, instance.name, instance.container, instance.engine)
 
 
-def _instances(views: Sequence[LoadView], now: float) -> Iterator[_Family]:
-    phase = _Family("instance_phase", "The phase of an instance of ours: 1 for the one it is in.", (*_OWN, "phase"))
-    held = _Family("instance_held_bytes", "What its processes hold, on the GPU's side too.", _OWN)
-    expected = _Family("instance_expected_bytes", "What it is expected to hold, by its profile.", _OWN)
-    drafts = _Family("instance_draft_tokens", "Tokens drafted per step and request, as configured.", _OWN)
+def _instances(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
+    phase = _MetricFamily(
+        "instance_phase", "The phase of an instance of ours: 1 for the one it is in.", (*_OWN, "phase")
+    )
+    held = _MetricFamily("instance_held_bytes", "What its processes hold, on the GPU's side too.", _OWN)
+    expected = _MetricFamily("instance_expected_bytes", "What it is expected to hold, by its profile.", _OWN)
+    drafts = _MetricFamily("instance_draft_tokens", "Tokens drafted per step and request, as configured.", _OWN)
     for one in (each for view in views for each in view.instances):
-        held.add(_own(one), one.memory)
-        expected.add(_own(one), one.expected)
-        drafts.add(_own(one), one.per_step.draft_tokens if one.per_step else None)
+        held.add(_instance_labels(one), one.memory)
+        expected.add(_instance_labels(one), one.expected)
+        drafts.add(_instance_labels(one), one.per_step.draft_tokens if one.per_step else None)
         if one.phase is not None:
             for each in Phase:
-                phase.add((*_own(one), each.value), each is one.phase)
+                phase.add((*_instance_labels(one), each.value), each is one.phase)
     yield from (phase, held, expected, drafts)
 
 
@@ -241,19 +247,21 @@ _ENGINE: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def _engines(views: Sequence[LoadView], now: float) -> Iterator[_Family]:
+def _engines(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
     told = [(one, one.numbers) for view in views for one in view.instances if one.numbers is not None]
     for name, about, field in _ENGINE:
-        family = _Family(f"instance_{name}", about, _OWN)
+        family = _MetricFamily(f"instance_{name}", about, _OWN)
         for one, numbers in told:
-            family.add(_own(one), getattr(numbers, field))
+            family.add(_instance_labels(one), getattr(numbers, field))
         yield family
     by = (*_OWN, "estimator")
-    length = _Family("instance_accept_length_tokens", "Tokens per verification step, the bonus token counted.", by)
-    rate = _Family("instance_accept_ratio", "Draft tokens accepted / drafted.", by)
+    length = _MetricFamily(
+        "instance_accept_length_tokens", "Tokens per verification step, the bonus token counted.", by
+    )
+    rate = _MetricFamily("instance_accept_ratio", "Draft tokens accepted / drafted.", by)
     for one, numbers in told:
         if numbers.acceptance is not None:
-            key = (*_own(one), numbers.acceptance.estimator.value)
+            key = (*_instance_labels(one), numbers.acceptance.estimator.value)
             length.add(key, numbers.acceptance.length)
             rate.add(key, numbers.acceptance.rate)
     yield from (length, rate)
@@ -265,26 +273,26 @@ def _engines(views: Sequence[LoadView], now: float) -> Iterator[_Family]:
     )
 
 
-def _bandwidth(views: Sequence[LoadView], now: float) -> Iterator[_Family]:
+def _bandwidth(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
     """A range for each instance, an estimate; of a node, what its GPU's own counter says where it has one."""
     about = "end of the range of memory bandwidth that decoding needs; blank while prompts are read and while it idles."
-    low = _Family("instance_memory_bandwidth_low_bytes_per_second", f"Lower {about}", (*_OWN, "source"))
-    high = _Family("instance_memory_bandwidth_high_bytes_per_second", f"Upper {about}", (*_OWN, "source"))
-    whole = _Family("node_memory_bandwidth_bytes_per_second", "Memory bandwidth, counted.", ("node", "source"))
+    low = _MetricFamily("instance_memory_bandwidth_low_bytes_per_second", f"Lower {about}", (*_OWN, "source"))
+    high = _MetricFamily("instance_memory_bandwidth_high_bytes_per_second", f"Upper {about}", (*_OWN, "source"))
+    whole = _MetricFamily("node_memory_bandwidth_bytes_per_second", "Memory bandwidth, counted.", ("node", "source"))
     for view in views:
-        if (counted := of_node(view)) is not None:
+        if (counted := get_node_bandwidth(view)) is not None:
             whole.add((view.name, _SOURCES[counted.source]), counted.low)
         for one in view.instances:
-            if (read := of_instance(one, view)) is not None and read.plausible:
-                low.add((*_own(one), _SOURCES[read.source]), read.low)
-                high.add((*_own(one), _SOURCES[read.source]), read.high)
+            if (read := estimate_instance_bandwidth(one, view)) is not None and read.plausible:
+                low.add((*_instance_labels(one), _SOURCES[read.source]), read.low)
+                high.add((*_instance_labels(one), _SOURCES[read.source]), read.high)
     yield from (low, high, whole)
 
 
-def _quantiles(name: str, about: str, found: Iterable[tuple[InstanceView, Quantiles | None]]) -> _Family:
-    family = _Family(name, f"{about} Quantiles over the last seconds.", (*_OWN, "quantile"))
+def _quantiles(name: str, about: str, found: Iterable[tuple[InstanceView, Quantiles | None]]) -> _MetricFamily:
+    family = _MetricFamily(name, f"{about} Quantiles over the last seconds.", (*_OWN, "quantile"))
     for one, quantiles in found:
         if quantiles is not None:
-            family.add((*_own(one), "0.5"), quantiles.p50)
-            family.add((*_own(one), "0.95"), quantiles.p95)
+            family.add((*_instance_labels(one), "0.5"), quantiles.p50)
+            family.add((*_instance_labels(one), "0.95"), quantiles.p95)
     return family

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from sparkctl.model.node import NodeName
-from sparkctl.model.sample import NetLink, RdmaPort
-from sparkctl.present.glance import Glance
-from sparkctl.present.spans import Row, Span, Tone, row, said
+from sparkctl.model.sample import NetworkInterface, RdmaLane
+from sparkctl.present.glance import NodeTileModel
+from sparkctl.present.spans import Span, TextRow, TextStyle, make_row, sanitized
 
 _GB = 1e9
-_WHISPER = 1e6  # bytes/s: what two idle nodes say to each other is far less
-Port = tuple[NetLink, RdmaPort]
+_IDLE_RATE = 1e6  # bytes/s: what two idle nodes say to each other is far less
+Port = tuple[NetworkInterface, RdmaLane]
 
 
-def link_rows(glances: Sequence[Glance], ascii_only: bool = False) -> list[Row]:
+def render_fabric(glances: Sequence[NodeTileModel], ascii_only: bool = False) -> list[TextRow]:
     """Return a row for each set of Sparks that share a network on fast ports, and for each whose peer is not known."""
     if len(glances) < 2:
         return []
@@ -33,66 +33,70 @@ def link_rows(glances: Sequence[Glance], ascii_only: bool = False) -> list[Row]:
         first = ports[members[0]]
         used = first if len(by_peers) == 1 else [one for one in first if networks & set(one[0].networks or ())]
         if len(members) > 2:
-            rows.append(_many(members, len(glances), networks, used, ascii_only))
+            rows.append(_render_mesh(members, len(glances), networks, used, ascii_only))
         else:
-            rows.append(_pair(members, used, ascii_only))
+            rows.append(_render_pair(members, used, ascii_only))
     paired = {name for members in by_peers for name in members}
     return rows + [
-        _alone(name, found, all(seen.is_known and seen.view.sample is not None for seen in glances))
+        _render_unpaired(name, found, all(seen.is_known and seen.view.sample is not None for seen in glances))
         for name, found in ports.items()
         if name not in paired
     ]
 
 
-def _many(
+def _render_mesh(
     members: Sequence[str], count: int, networks: Collection[str], ports: Sequence[Port], ascii_only: bool
-) -> Row:
+) -> TextRow:
     """Return of more than two that there is a way between all; who sends to whom is not known."""
     line = "=" if ascii_only else "═"
     who = f"all {count}" if len(members) == count else ", ".join(members)
-    return row(
-        " ", Span(f"{line}{line} {_speed(ports)} {line}{line} ", Tone.ACCENT), said(who, Tone.TITLE),
-        said(f"   in {' and '.join(sorted(networks))}", Tone.LABEL),
+    return make_row(
+        " ", Span(f"{line}{line} {_speed(ports)} {line}{line} ", TextStyle.ACCENT), sanitized(who, TextStyle.TITLE),
+        sanitized(f"   in {' and '.join(sorted(networks))}", TextStyle.LABEL),
     )  # fmt: skip
 
 
-def _pair(members: Sequence[str], ports: Sequence[Port], ascii_only: bool) -> Row:
+def _render_pair(members: Sequence[str], ports: Sequence[Port], ascii_only: bool) -> TextRow:
     """Return what the first of two has: what goes out here comes in there."""
     line = "=" if ascii_only else "═"
     name = f"{line}{line} {_speed(ports)} {line}{line}"
-    names = (said(members[0], Tone.TITLE), Span(f" {name} ", Tone.ACCENT), said(members[1], Tone.TITLE))
+    names = (
+        sanitized(members[0], TextStyle.TITLE),
+        Span(f" {name} ", TextStyle.ACCENT),
+        sanitized(members[1], TextStyle.TITLE),
+    )
     received, sent = (
         _sum(getattr(half, way) for port in ports for half in port) for way in ("receive_rate", "send_rate")
     )
-    return row(
+    return make_row(
         " ", *names, *_moves(received, sent, ascii_only),
-        Span(f"   {len(ports)} functions up" if len(ports) > 1 else "   one function up", Tone.LABEL),
+        Span(f"   {len(ports)} functions up" if len(ports) > 1 else "   one function up", TextStyle.LABEL),
     )  # fmt: skip
 
 
-def _moves(received: float | None, sent: float | None, ascii_only: bool) -> Row:
+def _moves(received: float | None, sent: float | None, ascii_only: bool) -> TextRow:
     """Return what a link moves each way; idle where it is known to move next to nothing."""
-    if received is not None and sent is not None and max(received, sent) < _WHISPER:
-        return (Span("   idle", Tone.LABEL),)
+    if received is not None and sent is not None and max(received, sent) < _IDLE_RATE:
+        return (Span("   idle", TextStyle.LABEL),)
     up, down = ("out", "in") if ascii_only else ("↑", "↓")
-    return row(
-        Span(f"   {up}", Tone.LABEL), Span(_rate(sent), Tone.VALUE), Span(f"  {down}", Tone.LABEL),
-        Span(_rate(received), Tone.VALUE), Span(" GB/s", Tone.UNIT),
+    return make_row(
+        Span(f"   {up}", TextStyle.LABEL), Span(_rate(sent), TextStyle.VALUE), Span(f"  {down}", TextStyle.LABEL),
+        Span(_rate(received), TextStyle.VALUE), Span(" GB/s", TextStyle.UNIT),
     )  # fmt: skip
 
 
-def _alone(name: str, ports: Sequence[Port], are_all_seen: bool) -> Row:
+def _render_unpaired(name: str, ports: Sequence[Port], are_all_seen: bool) -> TextRow:
     """Return the own ports of one whose peer is not known; that there is none is said only where all others were seen."""
     words = " and ".join(link.name for link, _ in ports)
     known = are_all_seen and all(link.networks is not None for link, _ in ports)
     why = "no address in common with another Spark" if known else "the other end is not known"
-    return row(
-        " ", said(name, Tone.TITLE), Span(f"   {_speed(ports)} up: ", Tone.LABEL), said(words, Tone.VALUE),
-        Span(f"   {why}", Tone.LABEL),
+    return make_row(
+        " ", sanitized(name, TextStyle.TITLE), Span(f"   {_speed(ports)} up: ", TextStyle.LABEL), sanitized(words, TextStyle.VALUE),
+        Span(f"   {why}", TextStyle.LABEL),
     )  # fmt: skip
 
 
-def _fast_ports(seen: Glance) -> list[Port]:
+def _fast_ports(seen: NodeTileModel) -> list[Port]:
     """Return the interfaces of the fabric that have a carrier: those of RDMA ports."""
     sample = seen.view.sample
     if sample is None or not seen.is_known:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from sparkctl.core.store import LoadView
-from sparkctl.core.switch_course import SwitchCourse
+from sparkctl.core.store import NodeTelemetryView
+from sparkctl.core.switch_course import SwitchProgress
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch import SwitchStep
-from sparkctl.present.switch_words import all_of
+from sparkctl.present.switch_words import join_names
 
 _GONE = (Phase.STOPPING, Phase.STOPPED, Phase.FAILED)
 _OLD_STOPPED = (SwitchStep.RELEASING, SwitchStep.STARTING, SwitchStep.UNDOING, SwitchStep.LEFT)
 _LATELY = 20 * 3600.0  # seconds in which an hour names a moment
 
 
-def farewell(view: LoadView, instances: Sequence[InstanceView], now: float) -> str | None:
+def describe_running_instances(view: NodeTelemetryView, instances: Sequence[InstanceView], now: float) -> str | None:
     """Return it as a sentence, None where nothing is to be said; ``view`` with what was known last, ``now`` unix seconds."""
     running = [one.name for one in instances if one.ours and one.is_alive and one.phase not in _GONE]
     if not running:
@@ -33,9 +33,9 @@ def farewell(view: LoadView, instances: Sequence[InstanceView], now: float) -> s
     return f"{view.name} did not answer; {names} ran there at {when}"
 
 
-def of_old(course: SwitchCourse) -> tuple[str, ...]:
+def describe_stopped_models(course: SwitchProgress) -> tuple[str, ...]:
     """Return how it stands with what a switch stops, by the switch's own events: a sentence, none while nothing was touched."""
-    old, step = all_of(course.stops) or "what was there", course.steps[-1] if course.steps else None
+    old, step = join_names(course.stops) or "what was there", course.steps[-1] if course.steps else None
     is_one = len(course.stops) <= 1
     verb = "is" if is_one else "are"
     if step is None:
@@ -47,7 +47,7 @@ def of_old(course: SwitchCourse) -> tuple[str, ...]:
     return (f"{old} {verb} being started again",) if step.step is SwitchStep.RESTORING else ()
 
 
-def left_unsaid(course: SwitchCourse, at: str) -> tuple[str, ...]:
+def describe_unfinished_switch(course: SwitchProgress, at: str) -> tuple[str, ...]:
     """Return what is to be said of a switch that had no time left to say where it was left; ``at``: as ``step 4 of 6``."""
     return (
         f"the switch to {course.instance} was left {'' if at.startswith('on ') else 'at '}{at}",

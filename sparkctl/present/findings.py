@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from sparkctl.model.events import Found
+from sparkctl.model.events import FindingReported
 from sparkctl.model.finding import Finding
-from sparkctl.model.text import clean
-from sparkctl.model.units import spoken
-from sparkctl.present.fold import fold
-from sparkctl.present.symbols import symbol
+from sparkctl.model.text import sanitize_line
+from sparkctl.model.units import format_duration
+from sparkctl.present.fold import wrap_line
+from sparkctl.present.symbols import state_symbol
 
 _INDENT, _HANG = 4, 6
 _SLACK = 1.0  # seconds: a finding that began with the newest sample
 
 
-def finding_lines(found: Found, ascii_only: bool = False) -> list[str]:
+def format_finding(found: FindingReported, ascii_only: bool = False) -> list[str]:
     """Return one line, and the remedy under it where there is one."""
-    lines = [f"  {symbol(found.severity, ascii_only)} {found.check:12}  {clean(found.message)}"]
+    lines = [f"  {state_symbol(found.severity, ascii_only)} {found.check:12}  {sanitize_line(found.message)}"]
     if found.remedy:
-        lines.append(f"    {'':12}  try: {clean(found.remedy)}")
+        lines.append(f"    {'':12}  try: {sanitize_line(found.remedy)}")
     return lines
 
 
-def trouble_lines(
+def format_node_findings(
     findings: Sequence[Finding], now: float, ascii_only: bool = False, width: int | None = None,
     wanted: Collection[str] | None = None,
 ) -> list[str]:  # fmt: skip
@@ -35,22 +35,24 @@ def trouble_lines(
     lines: list[str] = []
     for index, one in enumerate(findings):
         proven = wanted is None or f"proof {index}" in wanted
-        words = clean(one.summary) if proven else f"{clean(one.summary)} · {since_words(one.since, now)}"
-        lines += fold(f"{'':{_INDENT}}{symbol(one.severity, ascii_only)} {words}", width, _HANG)
+        words = (
+            sanitize_line(one.summary) if proven else f"{sanitize_line(one.summary)} · {format_since(one.since, now)}"
+        )
+        lines += wrap_line(f"{'':{_INDENT}}{state_symbol(one.severity, ascii_only)} {words}", width, _HANG)
         if proven:
-            lines += fold(f"{'':{_HANG}}{_proof(one, now)}", width, _HANG)
+            lines += wrap_line(f"{'':{_HANG}}{_format_evidence(one, now)}", width, _HANG)
         if one.remedy and (wanted is None or f"try {index}" in wanted):
-            lines += fold(f"{'':{_HANG}}try: {clean(one.remedy)}", width, _HANG)
+            lines += wrap_line(f"{'':{_HANG}}try: {sanitize_line(one.remedy)}", width, _HANG)
     return lines
 
 
-def _proof(one: Finding, now: float) -> str:
-    parts = [clean(str(figure)) for figure in one.evidence]
-    return " · ".join([*parts, since_words(one.since, now)])
+def _format_evidence(one: Finding, now: float) -> str:
+    parts = [sanitize_line(str(figure)) for figure in one.evidence]
+    return " · ".join([*parts, format_since(one.since, now)])
 
 
-def since_words(since: float | None, now: float) -> str:
+def format_since(since: float | None, now: float) -> str:
     """Return since when something is so; both are unix seconds by the node's clock."""
     if since is None:
         return "since before we looked"
-    return "since just now" if now - since < _SLACK else f"for {spoken(now - since)}"
+    return "since just now" if now - since < _SLACK else f"for {format_duration(now - since)}"

@@ -5,24 +5,24 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from sparkctl.model.fit import Answer, Fit, Obtained, Part, Standing
-from sparkctl.model.text import clean
-from sparkctl.model.units import GIB, gib
-from sparkctl.model.verdict import Edit
+from sparkctl.model.fit import EstimatePart, EstimateSource, FitOutcome, MemoryBudget, MemoryFit
+from sparkctl.model.text import sanitize_line
+from sparkctl.model.units import GIB, format_gib
+from sparkctl.model.verdict import FieldChange
 
 _OBTAINED = {
-    Obtained.MEASURED: "measured",
-    Obtained.HEADERS: "by its index",
-    Obtained.CONFIG: "config.json",
-    Obtained.FLAGS: "flags",
-    Obtained.PROFILE: "profile",
-    Obtained.HISTORY: "seen before",
-    Obtained.ESTIMATE: "estimate",
+    EstimateSource.MEASURED: "measured",
+    EstimateSource.HEADERS: "by its index",
+    EstimateSource.CONFIG: "config.json",
+    EstimateSource.FLAGS: "flags",
+    EstimateSource.PROFILE: "profile",
+    EstimateSource.HISTORY: "seen before",
+    EstimateSource.ESTIMATE: "estimate",
 }
 _FIGURE = 9
 
 
-def sum_lines(one: Fit, columns: int | None = None, before: Sequence[Fit] = ()) -> list[str]:
+def format_estimate(one: MemoryFit, columns: int | None = None, before: Sequence[MemoryFit] = ()) -> list[str]:
     """Return the sum, a part a line with how it is known and its formula; broken to ``columns`` where there are any.
 
     ``before`` were written out already: of one that claims what one of them does only what its Spark has is.
@@ -32,13 +32,13 @@ def sum_lines(one: Fit, columns: int | None = None, before: Sequence[Fit] = ()) 
     if same is not None:
         lines = [
             f"{one.profile} claims the same on {one.node} as on {same.node}"
-            + (f": {gib(one.need)}" if one.need else "")
+            + (f": {format_gib(one.need)}" if one.need else "")
         ]
     else:
         lines = _claim_lines(one, columns)
     if one.standing is not None:
         lines.append(f"{one.node} has")
-        lines += _standing(one.standing)
+        lines += _format_budget(one.standing)
         if one.floor:
             lines.append(f"{_figure(-one.floor)}  floor: to stay available")
     if one.margin is not None:
@@ -46,21 +46,21 @@ def sum_lines(one: Fit, columns: int | None = None, before: Sequence[Fit] = ()) 
     return lines
 
 
-def _claim_lines(one: Fit, columns: int | None) -> list[str]:
-    names = max((len(clean(part.name)) + 2 * part.within for part in one.parts), default=0)
+def _claim_lines(one: MemoryFit, columns: int | None) -> list[str]:
+    names = max((len(sanitize_line(part.name)) + 2 * part.within for part in one.parts), default=0)
     lines = [f"{one.profile} claims" + (f" of each of {one.sparks} Sparks" if one.sparks > 1 else "")]
     lines += [line for part in one.parts for line in _part(part, names, columns)]
     return lines if one.need is None else [*lines, f"{_figure(one.need)}  together"]
 
 
-def note_lines(one: Fit, columns: int | None = None, before: Sequence[Fit] = ()) -> list[str]:
+def format_estimate_notes(one: MemoryFit, columns: int | None = None, before: Sequence[MemoryFit] = ()) -> list[str]:
     """Return what is to be said beside the sum, and was not of one ``before``."""
     told = {note for other in before for note in _notes(other)}
     return [line for note in _notes(one) if note not in told for line in _broken(f"note: {note}", 6, columns)]
 
 
-def _notes(one: Fit) -> list[str]:
-    notes = [clean(caution) for caution in one.cautions]
+def _notes(one: MemoryFit) -> list[str]:
+    notes = [sanitize_line(caution) for caution in one.cautions]
     if one.largest is not None:
         notes.append(f"the largest {one.largest.field.removeprefix('args.')} that fits now is {one.largest.value}")
     if one.least is not None:
@@ -68,24 +68,24 @@ def _notes(one: Fit) -> list[str]:
     return notes
 
 
-def last_lines(fits: Sequence[Fit]) -> list[str]:
+def format_estimate_summary(fits: Sequence[MemoryFit]) -> list[str]:
     """Return what comes of it all where several Sparks were asked, or several are wanted: a short line each."""
     if not fits or (len(fits) == 1 and fits[0].sparks == 1):
         return []
     names = max(len(one.node) for one in fits)
-    lines = [f"{one.node:<{names}}  {briefly(one)}" for one in fits] if len(fits) > 1 else []
-    return [*lines, *together_lines(fits)]
+    lines = [f"{one.node:<{names}}  {describe_answer(one)}" for one in fits] if len(fits) > 1 else []
+    return [*lines, *format_group_answer(fits)]
 
 
-def together_lines(fits: Sequence[Fit]) -> list[str]:
+def format_group_answer(fits: Sequence[MemoryFit]) -> list[str]:
     """Return the answer over all Sparks for a model that several of them carry; nothing for one that a single one does."""
     sparks = max(one.sparks for one in fits)
     if sparks == 1:
         return []
     needs = [one.need for one in fits if one.need is not None]
-    what = f"{fits[0].profile} needs {sparks} Sparks" + (f": {gib(max(needs))} on each" if needs else "")
+    what = f"{fits[0].profile} needs {sparks} Sparks" + (f": {format_gib(max(needs))} on each" if needs else "")
     bad = [one.node for one in fits if one.is_refused]
-    unknown = [one.node for one in fits if one.answer is Answer.UNKNOWN]
+    unknown = [one.node for one in fits if one.answer is FitOutcome.UNKNOWN]
     if len(fits) < sparks:
         end = f"; only {' and '.join(one.node for one in fits)} {'was' if len(fits) == 1 else 'were'} asked"
     elif len(fits) - len(bad) < sparks:
@@ -94,31 +94,31 @@ def together_lines(fits: Sequence[Fit]) -> list[str]:
         end = f"; whether it fits on {' and '.join(unknown)} is not known"
     else:
         end = f"; it fits on {' and '.join(one.node for one in fits if not one.is_refused)} together"
-    is_for_one = all(one.answer is Answer.SEVERAL for one in fits)
+    is_for_one = all(one.answer is FitOutcome.SEVERAL for one in fits)
     way = [f"to spread it over them: sparkctl up {fits[0].profile} --set nodes={sparks}"] if is_for_one else []
     return [what + end, *way]
 
 
-def briefly(one: Fit) -> str:
+def describe_answer(one: MemoryFit) -> str:
     """Return an answer in a few words."""
     match one.answer:
-        case Answer.FITS:
-            return f"fits, {gib(one.margin)} to spare"
-        case Answer.AFTER_DROP_CACHES:
-            return f"fits once the page cache is dropped, {gib(one.margin)} to spare"
-        case Answer.IF_STOPPED:
-            return f"fits only without {clean(' and '.join(one.stops))}, short by {gib(one.short_by)}"
-        case Answer.SHORT:
-            return f"does not fit, short by {gib(one.short_by)}"
-        case Answer.SEVERAL:
+        case FitOutcome.FITS:
+            return f"fits, {format_gib(one.margin)} to spare"
+        case FitOutcome.AFTER_DROP_CACHES:
+            return f"fits once the page cache is dropped, {format_gib(one.margin)} to spare"
+        case FitOutcome.IF_STOPPED:
+            return f"fits only without {sanitize_line(' and '.join(one.stops))}, short by {format_gib(one.short_by)}"
+        case FitOutcome.SHORT:
+            return f"does not fit, short by {format_gib(one.short_by)}"
+        case FitOutcome.SEVERAL:
             return f"not alone: it needs {one.sparks} Sparks"
-        case Answer.UNKNOWN:
+        case FitOutcome.UNKNOWN:
             return "not known"
 
 
-def _part(part: Part, names: int, columns: int | None) -> list[str]:
-    how = f"{_OBTAINED[part.obtained]}: {clean(part.words)}" if part.words else _OBTAINED[part.obtained]
-    name = f"{'· ' if part.within else ''}{clean(part.name)}"
+def _part(part: EstimatePart, names: int, columns: int | None) -> list[str]:
+    how = f"{_OBTAINED[part.obtained]}: {sanitize_line(part.words)}" if part.words else _OBTAINED[part.obtained]
+    name = f"{'· ' if part.within else ''}{sanitize_line(part.name)}"
     figure = f"{'':{_FIGURE}}  {_bare(part.size):>5}" if part.within else f"{_figure(part.size)}       "
     begin = f"{figure}  {name:<{names}}  "
     return _broken(begin + how, len(begin), columns)
@@ -131,12 +131,12 @@ def _broken(line: str, indent: int, columns: int | None) -> list[str]:
     return textwrap.wrap(line, columns, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False)
 
 
-def _standing(there: Standing) -> list[str]:
+def _format_budget(there: MemoryBudget) -> list[str]:
     lines = [
-        f"{_figure(there.available)}  available of {gib(there.total)}, {gib(there.droppable)} of it page cache to be dropped"
+        f"{_figure(there.available)}  available of {format_gib(there.total)}, {format_gib(there.droppable)} of it page cache to be dropped"
     ]
     for one in there.holders:
-        name, owner = clean(one.name), "" if one.ours else ", not started by sparkctl"
+        name, owner = sanitize_line(one.name), "" if one.ours else ", not started by sparkctl"
         if one.is_replaced:
             lines.append(f"{_figure(one.held, sign='+')}  back from {name}, which is replaced")
         elif one.coming:
@@ -154,7 +154,7 @@ def _bare(size: int | None, sign: str = "") -> str:
     return "?" if size is None else f"{sign}{size / GIB:.1f}"
 
 
-def document(one: Fit, commands: Sequence[str]) -> dict[str, object]:
+def build_estimate_json(one: MemoryFit, commands: Sequence[str]) -> dict[str, object]:
     """Return a fit for ``--json``: its fields, and what is counted out of them; sizes in bytes."""
     return {
         "node": one.node, "answer": one.answer.value, "need": one.need, "margin": one.margin, "short_by": one.short_by,
@@ -169,16 +169,16 @@ def document(one: Fit, commands: Sequence[str]) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _setting(one: Edit | None) -> dict[str, str] | None:
+def _setting(one: FieldChange | None) -> dict[str, str] | None:
     return None if one is None else {"field": one.field, "value": one.value}
 
 
-def _document(there: Standing) -> dict[str, object]:
+def _document(there: MemoryBudget) -> dict[str, object]:
     holders = [
         {"name": one.name, "ours": one.ours, "held": one.held, "coming": one.coming, "is_replaced": one.is_replaced}
         for one in there.holders
     ]
     return {
         "total": there.total, "available": there.available, "droppable": there.droppable, "returned": there.returned,
-        "coming": there.coming, "to_be_had": there.to_be_had, "holders": holders,
+        "coming": there.coming, "to_be_had": there.available_after_drop, "holders": holders,
     }  # fmt: skip

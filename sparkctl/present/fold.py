@@ -16,13 +16,13 @@ _FIRST = re.compile(_COMMAND)
 _WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|\S)+""")
 
 
-def fold(line: str, width: int | None, hang: int | None = None) -> list[str]:
+def wrap_line(line: str, width: int | None, hang: int | None = None) -> list[str]:
     """Return ``line`` as lines of at most ``width`` columns, the later ones indented by ``hang``.
 
     ``width`` None leaves it whole. ``hang`` is two columns more than the line's own indent unless given. A command that
     is longer than a line stays whole on a line of its own; a word that is (a path) stays whole where it stands.
     """
-    if width is None or columns(line) <= width:
+    if width is None or visible_width(line) <= width:
         return [line]
     own = len(line) - len(line.lstrip(" "))
     hang = min(own + 2 if hang is None else hang, width // 2)
@@ -31,9 +31,9 @@ def fold(line: str, width: int | None, hang: int | None = None) -> list[str]:
     for piece in _PIECE.finditer(line):
         gap = line[end : piece.start()]
         end = piece.end()
-        wide = columns(piece[0])
+        wide = visible_width(piece[0])
         fits_nowhere = hang + wide > width and " " not in piece[0]
-        if filled and gap and not fits_nowhere and columns(current) + len(gap) + wide > width:
+        if filled and gap and not fits_nowhere and visible_width(current) + len(gap) + wide > width:
             lines.append(current)
             current, gap = " " * hang, ""
         current += gap + piece[0]
@@ -41,15 +41,17 @@ def fold(line: str, width: int | None, hang: int | None = None) -> list[str]:
     return [*lines, current]
 
 
-def within(line: str, width: int, hang: int | None = None) -> list[str]:
+def wrap_line_for_screen(line: str, width: int, hang: int | None = None) -> list[str]:
     """Return ``fold``'s lines for a place that cuts what is longer: a command that is longer than a line goes on below a
     backslash, as a shell reads it; a word that is, as a path, goes on in the next line."""
     return [
-        part for one in fold(line, width, hang) for part in (_continued(one, width) if columns(one) > width else [one])
+        part
+        for one in wrap_line(line, width, hang)
+        for part in (_continued(one, width) if visible_width(one) > width else [one])
     ]
 
 
-def first_command(line: str) -> str | None:
+def find_command(line: str) -> str | None:
     """Return the first command that a line of advice names, None where it names none."""
     found = _FIRST.search(line)
     return None if found is None else found[0]
@@ -65,7 +67,7 @@ def _continued(line: str, width: int) -> list[str]:
         pieces[len(pieces) - is_value :] = [f"{pieces[-1]} {word}" if is_value else word]
     lines, current = [], indent + pieces[0]
     for piece in pieces[1:]:
-        if columns(current) + columns(piece) + 3 > width:
+        if visible_width(current) + visible_width(piece) + 3 > width:
             lines.append(f"{current} \\")
             current = f"{indent}  {piece}"
         else:
@@ -73,23 +75,23 @@ def _continued(line: str, width: int) -> list[str]:
     return [*lines, current]
 
 
-def flow(head: str, cells: Sequence[str], width: int | None, gap: str = "   ") -> list[str]:
+def wrap_cells(head: str, cells: Sequence[str], width: int | None, gap: str = "   ") -> list[str]:
     """Return ``head`` and then the cells, a gap between them, on as many lines as it takes, broken between cells.
 
     Later lines begin under the first cell. A cell that is longer than a line is folded.
     """
-    hang = " " * columns(head)
+    hang = " " * visible_width(head)
     rows, current, filled = [], head, False
     for cell in cells:
-        if filled and width is not None and columns(current) + len(gap) + columns(cell) > width:
+        if filled and width is not None and visible_width(current) + len(gap) + visible_width(cell) > width:
             rows.append(current)
             current, filled = hang, False
         current += (gap if filled else "") + cell
         filled = True
-    return [line for row in [*rows, current] for line in fold(row.rstrip(), width, len(hang))]
+    return [line for row in [*rows, current] for line in wrap_line(row.rstrip(), width, len(hang))]
 
 
-def fitting(lines: Sequence[str], height: int) -> list[str]:
+def limit_height(lines: Sequence[str], height: int) -> list[str]:
     """Return the lines for a terminal of ``height`` rows; where they are more, the last row says how many are missing."""
     if len(lines) <= height:
         return list(lines)
@@ -97,14 +99,14 @@ def fitting(lines: Sequence[str], height: int) -> list[str]:
     return [*lines[: height - 1], f"({missing} lines more: make the window taller, or choose with --node)"]
 
 
-def columns(text: str) -> int:
+def visible_width(text: str) -> int:
     """Return how many columns ``text`` takes, colour codes not counted."""
     return len(_CODES.sub("", text))
 
 
-def cut(text: str, width: int) -> str:
+def truncate_line(text: str, width: int) -> str:
     """Return ``text`` cut to ``width`` columns; colour codes are kept, so that no colour runs on."""
-    if columns(text) <= width:
+    if visible_width(text) <= width:
         return text
     kept, left = "", width
     for index, part in enumerate(re.split(rf"({_CODES.pattern})", text)):

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sparkctl.core.course import Course
-from sparkctl.core.drafting import Drafting
+from sparkctl.core.course import StartupTimeline
+from sparkctl.core.drafting import MeterSeries
 from sparkctl.core.live import Store
-from sparkctl.core.parts import is_head, is_of_one, parts_of
-from sparkctl.core.rings import Rings
-from sparkctl.core.store import LoadView
-from sparkctl.model.events import CachesDropped, Ended, NodeStateChanged, PhaseChanged
+from sparkctl.core.parts import count_ranks, is_head, is_same_start
+from sparkctl.core.rings import SampleSeries
+from sparkctl.core.store import NodeTelemetryView
+from sparkctl.model.events import CachesDropped, CommandEnded, NodeStateChanged, PhaseChanged
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.text import clean
-from sparkctl.model.units import spoken
-from sparkctl.present.sentences import phase_word
-from sparkctl.present.spans import Tone
-from sparkctl.present.symbols import symbol
+from sparkctl.model.text import sanitize_line
+from sparkctl.model.units import format_duration
+from sparkctl.present.sentences import phase_name
+from sparkctl.present.spans import TextStyle
+from sparkctl.present.symbols import state_symbol
 
-COMING = (
+TRANSITION_PHASES = (
     Phase.PLANNED,
     Phase.DROPPING_CACHES,
     Phase.CREATING,
@@ -30,14 +30,22 @@ COMING = (
     Phase.WARMING,
     Phase.STOPPING,
 )
-_RANK = {phase: rank for rank, phase in enumerate((*COMING, Phase.FAILED, Phase.READY, Phase.UNKNOWN, Phase.STOPPED))}
+_RANK = {
+    phase: rank
+    for rank, phase in enumerate((*TRANSITION_PHASES, Phase.FAILED, Phase.READY, Phase.UNKNOWN, Phase.STOPPED))
+}
 _LAST = len(_RANK)
-_TONES = {Phase.READY: Tone.GOOD, Phase.FAILED: Tone.BAD, Phase.UNKNOWN: Tone.STALE, Phase.STOPPED: Tone.LABEL}
-_NODE_TONES = {NodeState.OK: Tone.GOOD, NodeState.UNREACHABLE: Tone.STALE, NodeState.UNKNOWN: Tone.STALE}
+_TONES = {
+    Phase.READY: TextStyle.GOOD,
+    Phase.FAILED: TextStyle.BAD,
+    Phase.UNKNOWN: TextStyle.STALE,
+    Phase.STOPPED: TextStyle.LABEL,
+}
+_NODE_TONES = {NodeState.OK: TextStyle.GOOD, NodeState.UNREACHABLE: TextStyle.STALE, NodeState.UNKNOWN: TextStyle.STALE}
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class NodeTileModel:
     """One node at ``now`` (unix seconds). ``view`` is the last that was known; ``told`` says whether that is still so.
 
     ``drafting`` is by container id, ``starts``, ``courses`` and ``ends`` by instance; ``jobs`` are what this panel is doing
@@ -46,14 +54,14 @@ class Glance:
     of several Sparks have one scale.
     """
 
-    view: LoadView
+    view: NodeTelemetryView
     told: NodeStateChanged
     now: float
-    rings: Rings | None = None
-    drafting: Mapping[str, Drafting] = field(default_factory=dict)
+    rings: SampleSeries | None = None
+    drafting: Mapping[str, MeterSeries] = field(default_factory=dict)
     starts: Mapping[str, PhaseChanged] = field(default_factory=dict)
-    courses: Mapping[str, Course] = field(default_factory=dict)
-    ends: Mapping[str, Ended] = field(default_factory=dict)
+    courses: Mapping[str, StartupTimeline] = field(default_factory=dict)
+    ends: Mapping[str, CommandEnded] = field(default_factory=dict)
     address: str | None = None
     jobs: tuple[str, ...] = ()
     chosen: str | None = None  # the instance that is selected
@@ -86,47 +94,49 @@ class Glance:
 
 
 @dataclass(frozen=True, slots=True)
-class Badge:
+class StateBadge:
     """A state in one sign, one word and one tone."""
 
     sign: str
     word: str
-    tone: Tone
+    tone: TextStyle
 
 
-def glance(
-    store: Store, name: NodeName, now: float, *, ends: Mapping[str, Ended], address: str | None = None,
+def build_tile_model(
+    store: Store, name: NodeName, now: float, *, ends: Mapping[str, CommandEnded], address: str | None = None,
     jobs: tuple[str, ...] = (), chosen: str | None = None, recent: tuple[str, ...] = (),
     start_key: str | None = None,
-) -> Glance:  # fmt: skip
+) -> NodeTileModel:  # fmt: skip
     """Return what the store knows of a node. Raises KeyError."""
-    view = store.last(name)
-    drafting = {one.container_id: store.drafting(name, one.container_id) for one in view.instances if one.container_id}
+    view = store.get_last_known_view(name)
+    drafting = {
+        one.container_id: store.get_meter_series(name, one.container_id) for one in view.instances if one.container_id
+    }
     ours = [one.name for one in view.instances if one.ours]
     starts = {one: store.phase(name, one) for one in ours}
-    courses = {one: store.course(name, one) for one in ours}
-    return Glance(
-        view, store.state(name), now, store.rings(name), {key: one for key, one in drafting.items() if one},
+    courses = {one: store.get_startup_timeline(name, one) for one in ours}
+    return NodeTileModel(
+        view, store.state(name), now, store.get_sample_series(name), {key: one for key, one in drafting.items() if one},
         {key: one for key, one in starts.items() if one}, {key: one for key, one in courses.items() if one}, ends, address,
-        jobs, chosen, recent, store.dropped(name), _heads(store, name, view),
+        jobs, chosen, recent, store.get_last_cache_drop(name), _heads(store, name, view),
         {one: since for one in ours if (since := store.ready_since(name, one)) is not None},
         start_key=start_key,
     )  # fmt: skip
 
 
-def _heads(store: Store, name: NodeName, view: LoadView) -> dict[str, InstanceView]:
+def _heads(store: Store, name: NodeName, view: NodeTelemetryView) -> dict[str, InstanceView]:
     """Return the heads of the instances that share their model with another node and serve nothing here."""
-    workers = {one.name: one for one in view.instances if parts_of(one) > 1 and not is_head(one)}
+    workers = {one.name: one for one in view.instances if count_ranks(one) > 1 and not is_head(one)}
     return {
         one.name: one
         for other in (store.nodes if workers else ())
         if other != name
-        for one in store.last(other).instances
-        if one.name in workers and is_head(one) and is_of_one(one, workers[one.name])
+        for one in store.get_last_known_view(other).instances
+        if one.name in workers and is_head(one) and is_same_start(one, workers[one.name])
     }
 
 
-def in_order(view: LoadView) -> list[InstanceView]:
+def sort_by_urgency(view: NodeTelemetryView) -> list[InstanceView]:
     """Return the instances as an owner looks for them: what moves, what failed, what serves; foreign ones last.
 
     What failed before something else got ready comes after that: Docker lists the newest first.
@@ -141,72 +151,72 @@ def in_order(view: LoadView) -> list[InstanceView]:
     return [one for _, one in sorted(enumerate(view.instances), key=lambda pair: rank(*pair))]
 
 
-def node_badges(seen: Glance, ascii_only: bool = False) -> list[Badge]:
+def node_badges(seen: NodeTileModel, ascii_only: bool = False) -> list[StateBadge]:
     """Return the state of the node; where one instance serves while another failed or comes, both: the one that serves
     first, the other by its name."""
     first = node_badge(seen, ascii_only)
-    ordered = [one for one in in_order(seen.view) if one.ours] if seen.told.state is NodeState.OK else []
+    ordered = [one for one in sort_by_urgency(seen.view) if one.ours] if seen.told.state is NodeState.OK else []
     serving = next((one for one in ordered if one.phase is Phase.READY), None)
-    other = next((one for one in ordered if one.phase is Phase.FAILED or one.phase in COMING), None)
+    other = next((one for one in ordered if one.phase is Phase.FAILED or one.phase in TRANSITION_PHASES), None)
     if serving is None or other is None:
         return [first]
     mine, its = (instance_badge(one, ascii_only, seen.ready_for(one)) for one in (serving, other))
     return [
-        Badge(mine.sign, phase_word(Phase.READY), mine.tone),
-        Badge(its.sign, f"{clean(other.name)} {its.word}", its.tone),
+        StateBadge(mine.sign, phase_name(Phase.READY), mine.tone),
+        StateBadge(its.sign, f"{sanitize_line(other.name)} {its.word}", its.tone),
     ]
 
 
-def node_badge(seen: Glance, ascii_only: bool = False) -> Badge:
+def node_badge(seen: NodeTileModel, ascii_only: bool = False) -> StateBadge:
     """Return the state of the node, or, where that is well, of what matters most on it."""
     told = seen.told
     if told.state is NodeState.UNKNOWN and told.detail is None:
-        return Badge(symbol(NodeState.UNKNOWN, ascii_only), "connecting", Tone.STALE)
+        return StateBadge(state_symbol(NodeState.UNKNOWN, ascii_only), "connecting", TextStyle.STALE)
     if told.state is not NodeState.OK:
         word = str(told.state)
         if told.state is NodeState.UNKNOWN and "defect" in (told.detail or ""):
             word = "not watched"
-        return Badge(symbol(told.state, ascii_only), word, _NODE_TONES.get(told.state, Tone.BAD))
+        return StateBadge(state_symbol(told.state, ascii_only), word, _NODE_TONES.get(told.state, TextStyle.BAD))
     if not seen.view.docker_known and seen.view.instances_seen is None:
-        return Badge(symbol(NodeState.UNKNOWN, ascii_only), "Docker does not answer", Tone.ATTENTION)
-    ordered = in_order(seen.view)
+        return StateBadge(state_symbol(NodeState.UNKNOWN, ascii_only), "Docker does not answer", TextStyle.ATTENTION)
+    ordered = sort_by_urgency(seen.view)
     if ordered and ordered[0].ours:
         return instance_badge(ordered[0], ascii_only, seen.ready_for(ordered[0]))
     if seen.view.instances_seen is None:
-        return Badge(symbol(NodeState.UNKNOWN, ascii_only), "looking", Tone.STALE)
+        return StateBadge(state_symbol(NodeState.UNKNOWN, ascii_only), "looking", TextStyle.STALE)
     word = "nothing of ours runs" if ordered else "nothing runs"
-    return Badge(symbol(Phase.STOPPED, ascii_only), word, Tone.LABEL)
+    return StateBadge(state_symbol(Phase.STOPPED, ascii_only), word, TextStyle.LABEL)
 
 
-def instance_badge(one: InstanceView, ascii_only: bool = False, ready_for: float | None = None) -> Badge:
+def instance_badge(one: InstanceView, ascii_only: bool = False, ready_for: float | None = None) -> StateBadge:
     """Return the state of an instance; of a foreign one only that it is there. ``ready_for``: seconds, None where nobody saw
     it getting ready: then its container's age is told, and called so."""
     if one.phase is None:
-        return Badge(symbol(Phase.STOPPED, ascii_only), "foreign", Tone.LABEL)
-    word = phase_word(one.phase) + (", kept for the way back" if one.is_kept and one.phase is Phase.STOPPED else "")
+        return StateBadge(state_symbol(Phase.STOPPED, ascii_only), "foreign", TextStyle.LABEL)
+    word = phase_name(one.phase) + (", kept for the way back" if one.is_kept and one.phase is Phase.STOPPED else "")
     if one.phase is Phase.READY and ready_for is not None:
         word += " just now" if ready_for < 10 else f" for {_coarse(ready_for)}"
     elif one.phase is Phase.READY and one.status.startswith("Up "):
-        word += f", up {clean(one.status[3:])}"
-    return Badge(symbol(one.phase, ascii_only), word, _TONES.get(one.phase, Tone.ATTENTION))
+        word += f", up {sanitize_line(one.status[3:])}"
+    return StateBadge(state_symbol(one.phase, ascii_only), word, _TONES.get(one.phase, TextStyle.ATTENTION))
 
 
 def _coarse(seconds: float) -> str:
     """Return a time that does not tick: by ten seconds, then by minutes."""
-    return spoken(seconds // 10 * 10 if seconds < 60 else seconds // 60 * 60)
+    return format_duration(seconds // 10 * 10 if seconds < 60 else seconds // 60 * 60)
 
 
-def old(seconds: float | None) -> str:
+def format_age(seconds: float | None) -> str:
     """Return ``48 s old``."""
     if seconds is None:
         return "never seen"
-    return f"{int(seconds)} s old" if seconds < 60 else f"{spoken(seconds)} old"
+    return f"{int(seconds)} s old" if seconds < 60 else f"{format_duration(seconds)} old"
 
 
-def troubled(views: Sequence[LoadView], ascii_only: bool = False) -> list[tuple[str, Tone]]:
+def list_unreachable_nodes(views: Sequence[NodeTelemetryView], ascii_only: bool = False) -> list[tuple[str, TextStyle]]:
     """Return which nodes do not answer, for screens on which their tiles are not seen; not those that were never asked."""
     return [
-        (f"{symbol(view.state, ascii_only)} {view.name} {view.state}", _NODE_TONES.get(view.state, Tone.BAD))
+        (f"{state_symbol(view.state, ascii_only)} {view.name} {view.state}", _NODE_TONES.get(view.state, TextStyle.BAD))
         for view in views
         if view.state is not NodeState.OK and (view.state is not NodeState.UNKNOWN or view.detail)
     ]

@@ -6,29 +6,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkctl.core.logpattern import LinePattern
-from sparkctl.core.what_changed import Changes
-from sparkctl.model.history import Operation, Share
-from sparkctl.model.text import clean
-from sparkctl.model.units import clock
-from sparkctl.present.bars import gauge
-from sparkctl.present.frame import filled, framed
+from sparkctl.core.logpattern import FilterPattern
+from sparkctl.core.what_changed import StartDiff
+from sparkctl.model.history import NodeResult, OperationRecord
+from sparkctl.model.text import sanitize_line
+from sparkctl.model.units import format_clock
+from sparkctl.present.bars import render_gauge
+from sparkctl.present.frame import draw_frame, pad_screen
 from sparkctl.present.history_rows import (
+    DetailSection,
     HistoryRow,
-    Section,
-    history_detail,
-    history_row,
+    build_history_row,
+    build_operation_sections,
+    expected_durations,
     part_name,
     subject_words,
-    usual_parts,
     verb_word,
 )
-from sparkctl.present.scrolled import Page, scrolled, seen
-from sparkctl.present.spans import Row, Span, Tone, cells, cut, fit, row, said
-from sparkctl.present.wrap import wrapped
+from sparkctl.present.scrolled import ScrollPage, scroll_rows, visible_range
+from sparkctl.present.spans import Span, TextRow, TextStyle, make_row, pad_row, sanitized, text_width, truncate_row
+from sparkctl.present.wrap import wrap_rows
 
 _HANG = 4  # columns by which what has no room in a line goes on
-_SIGNS = {Tone.GOOD: ("●", "+"), Tone.BAD: ("✕", "x"), Tone.ATTENTION: ("▲", "!"), Tone.ACCENT: ("◐", "*")}
+_SIGNS = {
+    TextStyle.GOOD: ("●", "+"),
+    TextStyle.BAD: ("✕", "x"),
+    TextStyle.ATTENTION: ("▲", "!"),
+    TextStyle.ACCENT: ("◐", "*"),
+}
 _GAP = 2
 _LONGEST = 24  # columns of a profile's name
 _SHORTEST = 8  # of a name that is cut
@@ -37,35 +42,37 @@ _PHASES = "phases"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class OperationDetail:
     """All that is known of one operation: the last start before it that went well, and what has changed since."""
 
-    operation: Operation
-    worked: Operation | None = None
-    changes: Changes | None = None
+    operation: OperationRecord
+    worked: OperationRecord | None = None
+    changes: StartDiff | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class HistoryScreenModel:
     """What the screen shows. ``operations`` None: not read yet. ``told`` of the selected one, where it was read. ``trouble``:
     what is wrong with the file. ``key``: by which its log is shown."""
 
-    operations: tuple[Operation, ...] | None
+    operations: tuple[OperationRecord, ...] | None
     chosen: int | None = None
-    told: Told | None = None
+    told: OperationDetail | None = None
     trouble: str | None = None
-    pattern: LinePattern | None = None
+    pattern: FilterPattern | None = None
     further: int = 0
     ascii_only: bool = False
 
     @property
-    def shown(self) -> tuple[Operation, ...]:
+    def shown(self) -> tuple[OperationRecord, ...]:
         """Those that the filter leaves."""
         found, pattern = self.operations or (), self.pattern
-        return found if pattern is None else tuple(one for one in found if pattern.matches(_words(history_row(one))))
+        return (
+            found if pattern is None else tuple(one for one in found if pattern.matches(_words(build_history_row(one))))
+        )
 
     @property
-    def selected(self) -> Operation | None:
+    def selected(self) -> OperationRecord | None:
         """The chosen one, else the latest."""
         shown = self.shown
         return next((one for one in shown if one.id == self.chosen), shown[0] if shown else None)
@@ -75,15 +82,15 @@ def _words(one: HistoryRow) -> str:
     return " ".join((str(one.id), one.when, one.what, one.profile, one.nodes, one.outcome, one.why))
 
 
-def history_page(past: Past, columns: int, lines: int) -> Page:
+def render_history_page(past: HistoryScreenModel, columns: int, lines: int) -> ScrollPage:
     """Return exactly ``lines`` rows: the list, and below it the selected one in full."""
-    rows: list[Row] = []
+    rows: list[TextRow] = []
     if past.trouble is not None:
-        rows.append(row(" ", said(past.trouble, Tone.ATTENTION)))
+        rows.append(make_row(" ", sanitized(past.trouble, TextStyle.ATTENTION)))
     if past.pattern is not None:
         count = f"{len(past.shown)}/{len(past.operations or ())}"
         told = past.pattern.fault or past.pattern.typed
-        rows.append(row(" ", Span(f"/ {count}  ", Tone.ACCENT), said(told, Tone.VALUE)))
+        rows.append(make_row(" ", Span(f"/ {count}  ", TextStyle.ACCENT), sanitized(told, TextStyle.VALUE)))
     if past.operations is None or not past.shown:
         words = (
             "reading the history ..."
@@ -92,24 +99,24 @@ def history_page(past: Past, columns: int, lines: int) -> Page:
             if past.pattern
             else _NOTHING
         )
-        rows += [(), row("  ", Span(words, Tone.STALE))]
-        return Page(filled(rows, columns, lines, past.ascii_only))
-    made = [history_row(one) for one in past.shown]
+        rows += [(), make_row("  ", Span(words, TextStyle.STALE))]
+        return ScrollPage(pad_screen(rows, columns, lines, past.ascii_only))
+    made = [build_history_row(one) for one in past.shown]
     fields, wide = _table(made, columns)
-    rows.append(_line(_HEADS, wide, "   ", "", Tone.LABEL))
+    rows.append(_line(_HEADS, wide, "   ", "", TextStyle.LABEL))
     top = len(rows)
     upper = min(len(made), max(3, (lines - top) // 3))
     upper = min(len(made), lines - top) if lines - top - upper < 5 else upper
     selected = past.selected
     at = next((at for at, one in enumerate(past.shown) if one is selected), 0)
-    there = seen(len(made), at, upper)
+    there = visible_range(len(made), at, upper)
     for each in there:
         rows.append(_entry(fields[each], made[each].tone, wide, past.ascii_only, is_chosen=each == at))
     further = 0
     if (left := lines - len(rows)) >= 4 and selected is not None:
         below = _detail(past, selected, columns, left)
         rows, further = [*rows, *below.rows], below.further
-    return Page(filled(rows, columns, lines, past.ascii_only), further, top, there)
+    return ScrollPage(pad_screen(rows, columns, lines, past.ascii_only), further, top, there)
 
 
 _NOTHING = "Nothing is kept yet: every start, stop and switch from here is, from now on."
@@ -126,102 +133,106 @@ def _table(made: Sequence[HistoryRow], columns: int) -> tuple[list[tuple[str, ..
     room = columns - 5
     fields = [_fields(one) for one in made]
     wide = _widest(fields)
-    if _over(wide, room):
+    if _overflow(wide, room):
         fields = [(*each[:5], each[5].partition(" of about ")[0]) for each in fields]
         wide = _widest(fields)
     for at in (2, 3):  # the profile, then the nodes
-        wide[at] -= min(max(0, wide[at] - _SHORTEST), _over(wide, room))
-    if _over(wide, room):
+        wide[at] -= min(max(0, wide[at] - _SHORTEST), _overflow(wide, room))
+    if _overflow(wide, room):
         wide[5] = 0
     return fields, wide
 
 
 def _widest(fields: Sequence[Sequence[str]]) -> list[int]:
-    wide = [max(cells(head), *(cells(each[at]) for each in fields)) for at, head in enumerate(_HEADS)]
+    wide = [max(text_width(head), *(text_width(each[at]) for each in fields)) for at, head in enumerate(_HEADS)]
     wide[2] = min(wide[2], _LONGEST)
     return wide
 
 
-def _over(wide: Sequence[int], room: int) -> int:
+def _overflow(wide: Sequence[int], room: int) -> int:
     """Return how many columns are too many, 0 where all has room."""
     return max(0, sum(one + _GAP for one in wide if one) - room)
 
 
 def _line(
-    fields: Sequence[str], wide: Sequence[int], begin: str, sign: str, tone: Tone, ended: Tone | None = None
-) -> Row:
-    spans: list[Span] = [Span(begin, Tone.ACCENT), Span(f"{sign:<2}", ended or tone)]
+    fields: Sequence[str], wide: Sequence[int], begin: str, sign: str, tone: TextStyle, ended: TextStyle | None = None
+) -> TextRow:
+    spans: list[Span] = [Span(begin, TextStyle.ACCENT), Span(f"{sign:<2}", ended or tone)]
     for at, (each, columns) in enumerate(zip(fields, wide, strict=True)):
         if columns:
-            spans += [*fit((said(each, (ended or tone) if at == 4 else tone),), columns), Span(" " * _GAP)]
+            spans += [*pad_row((sanitized(each, (ended or tone) if at == 4 else tone),), columns), Span(" " * _GAP)]
     return tuple(spans)
 
 
-def _entry(fields: Sequence[str], tone: Tone, wide: Sequence[int], ascii_only: bool, *, is_chosen: bool) -> Row:
+def _entry(
+    fields: Sequence[str], tone: TextStyle, wide: Sequence[int], ascii_only: bool, *, is_chosen: bool
+) -> TextRow:
     mark = (" > " if ascii_only else " ▸ ") if is_chosen else "   "
     sign = _SIGNS.get(tone, ("·", "."))[ascii_only]
-    return _line(fields, wide, mark, sign, Tone.STRONG if is_chosen else Tone.VALUE, tone)
+    return _line(fields, wide, mark, sign, TextStyle.STRONG if is_chosen else TextStyle.VALUE, tone)
 
 
 # --- the selected one --------------------------------------------------------------------------------------------------
 
 
-def _detail(past: Past, one: Operation, columns: int, lines: int) -> Page:
+def _detail(past: HistoryScreenModel, one: OperationRecord, columns: int, lines: int) -> ScrollPage:
     """Return it in a frame: why first, phases as bars against what was expected, then what had changed."""
     inner = max(8, columns - 4)
     told = past.told if past.told is not None and past.told.operation.id == one.id else None
-    title = row(said(f"{one.id}  {verb_word(one)} {subject_words(one)}", Tone.TITLE))
+    title = make_row(sanitized(f"{one.id}  {verb_word(one)} {subject_words(one)}", TextStyle.TITLE))
     if told is None:
-        body = [row(Span("being read ...", Tone.STALE))]
-        return Page(framed(title, body, columns, lines, chosen=False, ascii_only=past.ascii_only))
-    rows: list[Row] = []
-    head, *sections = history_detail(told.operation, told.worked, told.changes)
+        body = [make_row(Span("being read ...", TextStyle.STALE))]
+        return ScrollPage(draw_frame(title, body, columns, lines, chosen=False, ascii_only=past.ascii_only))
+    rows: list[TextRow] = []
+    head, *sections = build_operation_sections(told.operation, told.worked, told.changes)
     for section in (head, *sorted(sections, key=_rank)):
         if rows:
             rows.append(())
         if section is not head:
-            rows.append(row(Span(section.title, Tone.LABEL)))
+            rows.append(make_row(Span(section.title, TextStyle.LABEL)))
         share = _share(section, told.operation)
-        made = list(section.rows) if share is None else phase_rows(told.operation, share, inner, past.ascii_only)
-        rows += wrapped(made, inner, _HANG)
-    page = scrolled(rows, past.further, lines - 2, past.ascii_only)
-    return Page(framed(title, page.rows, columns, lines, chosen=False, ascii_only=past.ascii_only), page.further)
+        made = list(section.rows) if share is None else render_phase_bars(told.operation, share, inner, past.ascii_only)
+        rows += wrap_rows(made, inner, _HANG)
+    page = scroll_rows(rows, past.further, lines - 2, past.ascii_only)
+    return ScrollPage(
+        draw_frame(title, page.rows, columns, lines, chosen=False, ascii_only=past.ascii_only), page.further
+    )
 
 
-def _rank(one: Section) -> int:
+def _rank(one: DetailSection) -> int:
     order = ("why", "how it ended", _PHASES, "changed", "steps", "memory", "seen", "files", "node")
     return next((at for at, name in enumerate(order) if one.title.startswith(name)), len(order))
 
 
-def _share(section: Section, one: Operation) -> Share | None:
+def _share(section: DetailSection, one: OperationRecord) -> NodeResult | None:
     """Return whose phases a section tells, None where it tells something else."""
     if not section.title.startswith(_PHASES):
         return None
-    named = [share for share in one.shares if section.title == f"{_PHASES}, {clean(share.node)}"]
+    named = [share for share in one.shares if section.title == f"{_PHASES}, {sanitize_line(share.node)}"]
     return named[0] if named else next((share for share in one.shares if share.parts), None)
 
 
-def phase_rows(one: Operation, share: Share, columns: int, ascii_only: bool = False) -> list[Row]:
+def render_phase_bars(one: OperationRecord, share: NodeResult, columns: int, ascii_only: bool = False) -> list[TextRow]:
     """Return each phase with what it took, as a bar beside the others', and what was usual; of a phase that comes twice the
     second is the second. What took much longer than usual stands out."""
-    left = usual_parts(one, share)
-    names = max((cells(part_name(part)) for part in share.parts), default=0)
+    left = expected_durations(one, share)
+    names = max((text_width(part_name(part)) for part in share.parts), default=0)
     names = min(names, max(10, columns // 3))
     most = max([part.seconds for part in share.parts] + [part.seconds for part in left] + [1.0])
     beside = 22  # columns of 12:40   usually 12:31
     bar = max(0, min(48, columns - names - beside - 4))
     rows = []
     for part in share.parts:
-        usual = next((each for each in left if each.part == part.part), None)
+        usual = next((each for each in left if each.key == part.key), None)
         if usual is not None:
             left.remove(usual)
         is_late = usual is not None and part.seconds > _LATE * usual.seconds + 1.0
-        tone = Tone.ATTENTION if is_late else Tone.ACCENT
-        expected = "" if usual is None else f"   usually {clock(usual.seconds)}"
+        tone = TextStyle.ATTENTION if is_late else TextStyle.ACCENT
+        expected = "" if usual is None else f"   usually {format_clock(usual.seconds)}"
         rows.append(
-            row(
-                *fit((said(part_name(part), Tone.LABEL),), names), "  ", *gauge(part.seconds / most, bar, ascii_only, tone),
-                Span(f"{clock(part.seconds):>8}", Tone.ATTENTION if is_late else Tone.VALUE), Span(expected, Tone.LABEL),
+            make_row(
+                *pad_row((sanitized(part_name(part), TextStyle.LABEL),), names), "  ", *render_gauge(part.seconds / most, bar, ascii_only, tone),
+                Span(f"{format_clock(part.seconds):>8}", TextStyle.ATTENTION if is_late else TextStyle.VALUE), Span(expected, TextStyle.LABEL),
             )
         )  # fmt: skip
-    return [cut(each, columns) for each in rows]
+    return [truncate_row(each, columns) for each in rows]

@@ -5,38 +5,38 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from sparkctl.core.linting import Caution
+from sparkctl.core.linting import StartWarning
 from sparkctl.model.secrets import redact_word
-from sparkctl.model.text import clean
-from sparkctl.recipes.draft import Imported
-from sparkctl.recipes.ledger import Account, Fate, Ledger
+from sparkctl.model.text import sanitize_line
+from sparkctl.recipes.draft import ImportResult
+from sparkctl.recipes.ledger import ImportReport, KeyOutcome, KeyRecord
 
-_WORDS = {Fate.KEPT: "kept", Fate.UNSUPPORTED: "left out", Fate.WITHHELD: "withheld"}
+_WORDS = {KeyOutcome.KEPT: "kept", KeyOutcome.UNSUPPORTED: "left out", KeyOutcome.WITHHELD: "withheld"}
 
 
-def report_lines(imported: Imported, allows: str = " (--allow takes all of it)") -> list[str]:
+def format_import_report(imported: ImportResult, allows: str = " (--allow takes all of it)") -> list[str]:
     """Return how many keys went where, each one that is not in a field of the profile, and what should be known.
 
     ``allows``: how what is withheld is taken all the same.
     """
     ledger = imported.ledger
-    counts = {fate: len(ledger.of(fate)) for fate in Fate}
-    parts = [f"{counts[Fate.MAPPED]} mapped"]
-    parts += [f"{counts[Fate.KEPT]} kept under extra"] if counts[Fate.KEPT] else []
-    parts += [f"{counts[Fate.UNSUPPORTED]} left out"] if counts[Fate.UNSUPPORTED] else []
-    parts += [f"{counts[Fate.WITHHELD]} withheld{allows}"] if counts[Fate.WITHHELD] else []
+    counts = {fate: len(ledger.keys_with(fate)) for fate in KeyOutcome}
+    parts = [f"{counts[KeyOutcome.MAPPED]} mapped"]
+    parts += [f"{counts[KeyOutcome.KEPT]} kept under extra"] if counts[KeyOutcome.KEPT] else []
+    parts += [f"{counts[KeyOutcome.UNSUPPORTED]} left out"] if counts[KeyOutcome.UNSUPPORTED] else []
+    parts += [f"{counts[KeyOutcome.WITHHELD]} withheld{allows}"] if counts[KeyOutcome.WITHHELD] else []
     lines = [f"{_shown(imported.profile.name)} from {imported.kind.value}: {', '.join(parts)}"]
-    for fate in (Fate.WITHHELD, Fate.UNSUPPORTED, Fate.KEPT):
+    for fate in (KeyOutcome.WITHHELD, KeyOutcome.UNSUPPORTED, KeyOutcome.KEPT):
         lines += [
-            f"  {_WORDS[fate]:9} {_told(account, _allow(ledger, account) if allows else None)}"
-            for account in ledger.of(fate)
+            f"  {_WORDS[fate]:9} {_format_key_outcome(account, _allow(ledger, account) if allows else None)}"
+            for account in ledger.keys_with(fate)
         ]
     lines += [f"  note      {_shown(remark.text)}" for remark in ledger.remarks]
     return lines
 
 
-def report_document(
-    imported: Imported, text: str, path: str | None, cautions: Sequence[Caution] = ()
+def build_import_json(
+    imported: ImportResult, text: str, path: str | None, cautions: Sequence[StartWarning] = ()
 ) -> dict[str, object]:
     """Return the same as data; ``text`` is the profile's file."""
     ledger = imported.ledger
@@ -45,12 +45,17 @@ def report_document(
         "kind": imported.kind.value,
         "name": imported.profile.name,
         "file": path,
-        "mapped": [{"key": _shown(one.key), "to": one.to} for one in ledger.of(Fate.MAPPED)],
-        "kept": [{"key": _shown(one.key), "to": one.to, "why": _or_none(one.why)} for one in ledger.of(Fate.KEPT)],
-        "unsupported": [{"key": _shown(one.key), "why": _or_none(one.why)} for one in ledger.of(Fate.UNSUPPORTED)],
+        "mapped": [{"key": _shown(one.key), "to": one.to} for one in ledger.keys_with(KeyOutcome.MAPPED)],
+        "kept": [
+            {"key": _shown(one.key), "to": one.to, "why": _or_none(one.why)}
+            for one in ledger.keys_with(KeyOutcome.KEPT)
+        ],
+        "unsupported": [
+            {"key": _shown(one.key), "why": _or_none(one.why)} for one in ledger.keys_with(KeyOutcome.UNSUPPORTED)
+        ],
         "withheld": [
             {"key": _shown(one.key), "why": _or_none(one.why), "allow": _allow(ledger, one)}
-            for one in ledger.of(Fate.WITHHELD)
+            for one in ledger.keys_with(KeyOutcome.WITHHELD)
         ],
         "notes": [_shown(remark.text) for remark in ledger.remarks],
         "cautions": [{"message": _shown(one.message), "set": _or_none(one.setting)} for one in cautions],
@@ -58,13 +63,13 @@ def report_document(
     }
 
 
-def _allow(ledger: Ledger, account: Account) -> str | None:
+def _allow(ledger: ImportReport, account: KeyRecord) -> str | None:
     """Return what takes this account alone; its name alone where its value may not be shown."""
     argument = ledger.allow_argument(account)
     return argument if argument is None or _shown(argument) == argument else account.allow
 
 
-def _told(account: Account, allow: str | None) -> str:
+def _format_key_outcome(account: KeyRecord, allow: str | None) -> str:
     to = f" → {account.to}" if account.to else ""
     allow = f" (--allow {shlex.quote(allow)})" if allow else ""
     # Redacted one by one: together, the reason after a variable's name would look like its value.
@@ -72,7 +77,7 @@ def _told(account: Account, allow: str | None) -> str:
 
 
 def _shown(text: str) -> str:
-    return redact_word(clean(text))
+    return redact_word(sanitize_line(text))
 
 
 def _or_none(text: str | None) -> str | None:

@@ -7,65 +7,79 @@ from sparkctl.errors import SparkctlError
 from sparkctl.model.finding import Severity
 from sparkctl.model.profile import Profile
 from sparkctl.model.secrets import redact_word
-from sparkctl.model.text import clean, clean_lines
-from sparkctl.operations.profile_import import Written
-from sparkctl.present.fold import fold
-from sparkctl.present.import_report import report_lines
-from sparkctl.present.spans import Row, Span, Tone, cut, row, said
-from sparkctl.present.symbols import symbol
-from sparkctl.recipes.ledger import Fate
+from sparkctl.model.text import sanitize_line, sanitize_lines
+from sparkctl.operations.profile_import import ImportedProfile
+from sparkctl.present.fold import wrap_line
+from sparkctl.present.import_report import format_import_report
+from sparkctl.present.spans import Span, TextRow, TextStyle, make_row, sanitized, truncate_row
+from sparkctl.present.symbols import state_symbol
+from sparkctl.recipes.ledger import KeyOutcome
 
-_TONES = {"withheld": Tone.ATTENTION, "left out": Tone.ATTENTION, "kept": Tone.VALUE, "note": Tone.VALUE}
+_TONES = {
+    "withheld": TextStyle.ATTENTION,
+    "left out": TextStyle.ATTENTION,
+    "kept": TextStyle.VALUE,
+    "note": TextStyle.VALUE,
+}
 _NAME = 10  # columns of the names of what follows
 
 
-def import_rows(found: Written | None, fault: SparkctlError | None, columns: int, ascii_only: bool) -> list[Row]:
+def render_import_preview(
+    found: ImportedProfile | None, fault: SparkctlError | None, columns: int, ascii_only: bool
+) -> list[TextRow]:
     """Return what is to be said of what was pasted, nothing where nothing was."""
     if fault is not None:
         return _fault_rows(fault, columns, ascii_only)
     if found is None:
         return []
     ledger = found.imported.ledger
-    is_whole = not ledger.of(Fate.UNSUPPORTED) and not ledger.of(Fate.WITHHELD)
-    sign, tone = (Severity.GOOD, Tone.GOOD) if is_whole else (Severity.WARNING, Tone.ATTENTION)
-    head, *keys = report_lines(found.imported, allows="")
+    is_whole = not ledger.keys_with(KeyOutcome.UNSUPPORTED) and not ledger.keys_with(KeyOutcome.WITHHELD)
+    sign, tone = (Severity.GOOD, TextStyle.GOOD) if is_whole else (Severity.WARNING, TextStyle.ATTENTION)
+    head, *keys = format_import_report(found.imported, allows="")
     rows = [
-        row(Span(f"{symbol(sign, ascii_only)} " if not at else "  ", tone), said(line, Tone.STRONG))
-        for at, line in enumerate(fold(head, columns - 2, 0))
+        make_row(
+            Span(f"{state_symbol(sign, ascii_only)} " if not at else "  ", tone), sanitized(line, TextStyle.STRONG)
+        )
+        for at, line in enumerate(wrap_line(head, columns - 2, 0))
     ]
-    rows += _told("runs", _short(found.profile), columns, Tone.VALUE)
+    rows += _render_label("runs", _render_profile_summary(found.profile), columns, TextStyle.VALUE)
     for line in keys:
         name, _, words = line.strip().partition("  ")
-        rows += _told(name, words.strip(), columns, _TONES.get(name, Tone.VALUE))
+        rows += _render_label(name, words.strip(), columns, _TONES.get(name, TextStyle.VALUE))
     for one in found.cautions:
         mends = f" (--set {redact_word(one.setting)})" if one.setting else ""
-        rows += _told("check", redact_word(clean(one.message)) + mends, columns, Tone.ATTENTION)
+        rows += _render_label("check", redact_word(sanitize_line(one.message)) + mends, columns, TextStyle.ATTENTION)
     return rows
 
 
-def _short(profile: Profile) -> str:
+def _render_profile_summary(profile: Profile) -> str:
     """Return what will run: engine, port, model, image."""
     words = [
-        engines.title(profile.engine), f":{profile.port}" if profile.port is not None else "",
+        engines.engine_title(profile.engine), f":{profile.port}" if profile.port is not None else "",
         profile.model.path or profile.model.served_name or "", profile.image,
     ]  # fmt: skip
-    return clean("   ".join(each for each in words if each))
+    return sanitize_line("   ".join(each for each in words if each))
 
 
-def _told(name: str, words: str, columns: int, tone: Tone) -> list[Row]:
-    lines = fold(words, max(8, columns - _NAME - 2), 0)
+def _render_label(name: str, words: str, columns: int, tone: TextStyle) -> list[TextRow]:
+    lines = wrap_line(words, max(8, columns - _NAME - 2), 0)
     return [
-        cut(row(Span(f"  {name if not at else '':<{_NAME}}", Tone.LABEL), said(line, tone)), columns)
+        truncate_row(
+            make_row(Span(f"  {name if not at else '':<{_NAME}}", TextStyle.LABEL), sanitized(line, tone)), columns
+        )
         for at, line in enumerate(lines)
     ]
 
 
-def _fault_rows(fault: SparkctlError, columns: int, ascii_only: bool) -> list[Row]:
+def _fault_rows(fault: SparkctlError, columns: int, ascii_only: bool) -> list[TextRow]:
     """Return every fault with its place, and what to do."""
-    sign = f"{symbol(Severity.PROBLEM, ascii_only)} "
+    sign = f"{state_symbol(Severity.PROBLEM, ascii_only)} "
     rows = []
-    for line in clean_lines(fault.message):
-        folded = fold(line, columns - 2, 0)
-        rows += [row(Span(sign if not at else "  ", Tone.BAD), said(each, Tone.BAD)) for at, each in enumerate(folded)]
-    hint = fold(clean(fault.hint), columns - 2, 0) if fault.hint else []
-    return [*rows, *(row(Span("  "), said(line, Tone.LABEL)) for line in hint)]
+    for line in sanitize_lines(fault.message):
+        folded = wrap_line(line, columns - 2, 0)
+        rows += [
+            make_row(Span(sign if not at else "  ", TextStyle.BAD), sanitized(each, TextStyle.BAD))
+            for at, each in enumerate(folded)
+        ]
+    hint = wrap_line(sanitize_line(fault.hint), columns - 2, 0) if fault.hint else []
+    return [*rows, *(make_row(Span("  "), sanitized(line, TextStyle.LABEL)) for line in hint)]

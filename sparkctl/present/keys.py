@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkctl.core import situation as why
-from sparkctl.core.actions import Action, ActionId, Sense, Situation, for_footer
-from sparkctl.model.text import clean
-from sparkctl.present.spans import Row, Span, Tone, cells, fit, plain_ascii, row
+from sparkctl.core.actions import Action, ActionContext, ActionId, ActionRole, list_footer_actions
+from sparkctl.model.text import sanitize_line
+from sparkctl.present.spans import Span, TextRow, TextStyle, make_row, pad_row, text_width, to_ascii_row
 
 _SHOWN = {
     "up": "↑", "down": "↓", "left": "←", "right": "→", "escape": "esc", "question_mark": "?", "colon": ":",
@@ -20,7 +20,7 @@ _PLAIN = {"↑": "up", "↓": "down", "←": "left", "→": "right"}
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class FooterKey:
     """A place in the footer: the columns from ``start`` to ``stop`` are this action's."""
 
     action: str
@@ -28,27 +28,27 @@ class Key:
     stop: int
 
 
-def key_words(key: str, ascii_only: bool = False) -> str:
+def format_key(key: str, ascii_only: bool = False) -> str:
     """Return a key as it is printed on the keyboard."""
     shown = _SHOWN.get(key, key)
     return _PLAIN.get(shown, shown) if ascii_only else shown
 
 
-def footer(
-    actions: Sequence[Action], now: Situation, columns: int, ascii_only: bool = False
-) -> tuple[Row, tuple[Key, ...]]:
+def render_key_footer(
+    actions: Sequence[Action], now: ActionContext, columns: int, ascii_only: bool = False
+) -> tuple[TextRow, tuple[FooterKey, ...]]:
     """Return the last line: what can be done, as much of it as fits, each with its key; what cannot be done now is faint, or
     away where the line is full, and what never can, in a recording, is not there. The last one, help, stays where it gets
     narrow, and what the selected one has nothing for is not offered."""
-    placed = for_footer([one for one in actions if not (now.replaying and one.changes)])
+    placed = list_footer_actions([one for one in actions if not (now.replaying and one.changes)])
     can = {one.id: one.why_not(now) is None for one in placed}
-    placed = tuple(one for one in placed if one.sense is not Sense.TAKE or can[one.id])
+    placed = tuple(one for one in placed if one.sense is not ActionRole.TAKE or can[one.id])
     if can.get(ActionId.WRONG):  # then it matters more than what can be done at any time
         wrong = next(one for one in placed if one.id is ActionId.WRONG)
         others = [one for one in placed if one is not wrong]
         at = next((at for at, one in enumerate(others) if one.id in _LESS), len(others))
         placed = (*others[:at], wrong, *others[at:])
-    wide = {one.id: cells(key_words(one.keys[0], ascii_only)) + 1 + cells(one.short) for one in placed}
+    wide = {one.id: text_width(format_key(one.keys[0], ascii_only)) + 1 + text_width(one.short) for one in placed}
     kept = {placed[-1].id} if placed else set()
     taken = 1 + sum(wide[one] for one in kept)
     for one in sorted(placed[:-1], key=lambda each: not can[each.id]):
@@ -57,36 +57,36 @@ def footer(
             break
         kept.add(one.id)
     spans: list[Span] = [Span(" ")]
-    places: list[Key] = []
+    places: list[FooterKey] = []
     start = 1
     for one in placed:
         if one.id in kept:
             if places:
                 spans.append(Span(" " * _APART))
-            spans.append(Span(key_words(one.keys[0], ascii_only), Tone.KEY if can[one.id] else Tone.FRAME))
-            spans.append(Span(f" {one.short}", Tone.VALUE if can[one.id] else Tone.FRAME))
-            places.append(Key(one.id, start, start + wide[one.id]))
+            spans.append(Span(format_key(one.keys[0], ascii_only), TextStyle.KEY if can[one.id] else TextStyle.FRAME))
+            spans.append(Span(f" {one.short}", TextStyle.VALUE if can[one.id] else TextStyle.FRAME))
+            places.append(FooterKey(one.id, start, start + wide[one.id]))
             start += wide[one.id] + _APART
     line = tuple(spans)
-    return fit(plain_ascii(line) if ascii_only else line, columns), tuple(places)
+    return pad_row(to_ascii_row(line) if ascii_only else line, columns), tuple(places)
 
 
-def help_rows(actions: Sequence[Action], now: Situation, ascii_only: bool = False) -> list[Row]:
+def render_key_help(actions: Sequence[Action], now: ActionContext, ascii_only: bool = False) -> list[TextRow]:
     """Return every key of this screen, what it does, its command, and why it cannot be done now; what cannot be in this kind
     of panel, of a recording or of what happens now, is not there."""
     never = {why.not_live} if now.replaying else {why.not_played}  # in this kind of panel
     actions = [one for one in actions if one.why_not not in never and not (now.replaying and one.changes)]
-    keys = [", ".join(key_words(key, ascii_only) for key in one.keys) or f":{one.verb}" for one in actions]
+    keys = [", ".join(format_key(key, ascii_only) for key in one.keys) or f":{one.verb}" for one in actions]
     wide = max((len(each) for each in keys), default=0)
     rows = []
     for one, each in zip(actions, keys, strict=True):
         title = one.title
         if now.own is not None and one.id is ActionId.QUIT_AT_ONCE:
-            title = f"end the panel and leave its switch to {clean(now.own.instance)} where it is; asks first"
-        spans = row(Span(f"{each:>{wide}}", Tone.KEY), Span(f"   {title}", Tone.VALUE))
+            title = f"end the panel and leave its switch to {sanitize_line(now.own.instance)} where it is; asks first"
+        spans = make_row(Span(f"{each:>{wide}}", TextStyle.KEY), Span(f"   {title}", TextStyle.VALUE))
         if one.verb and one.keys:
-            spans = (*spans, Span(f"   :{one.verb}", Tone.LABEL))
+            spans = (*spans, Span(f"   :{one.verb}", TextStyle.LABEL))
         if because := one.why_not(now):
-            spans = (*spans, Span(f"   ({clean(because)})", Tone.STALE))
+            spans = (*spans, Span(f"   ({sanitize_line(because)})", TextStyle.STALE))
         rows.append(spans)
     return rows

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkctl.present.spans import Row
+from sparkctl.present.spans import TextRow
 from sparkctl.present.tile_parts import Part
 
 BLANK = 9  # how much an empty row is to spare
 
 
 @dataclass(frozen=True, slots=True)
-class Sections:
+class TileSections:
     """The parts of a tile in groups that begin in one row in all tiles: what it is, its memory, what it does, its GPU. Where
     it has something to say before all that (``is_plain`` False), only the last of them does."""
 
@@ -25,24 +25,24 @@ class Sections:
         return [part for group in self.groups for part in group]
 
 
-def needed(tiles: Sequence[Sections]) -> int:
+def count_needed_rows(tiles: Sequence[TileSections]) -> int:
     """Return how many rows there is a use for."""
     return _height(_grouped(tiles), dict(_curves(tiles)))
 
 
-def levelled(tiles: Sequence[Sections], room: int) -> list[list[Row]]:
+def align_sections(tiles: Sequence[TileSections], room: int) -> list[list[TextRow]]:
     """Return at most ``room`` rows of each, the same ones level with each other; where there is no room for that, those
     of each that matter most, the GPU's at the bottom."""
     grouped = _grouped(tiles)
     for kept in (grouped, [[_unspaced(group) for group in one] for one in grouped]):
         spare = room - _height(kept, {})
         if spare >= 0:
-            heights = curve_heights(_curves(tiles), spare)
+            heights = distribute_chart_rows(_curves(tiles), spare)
             return _laid(kept, heights)
     return [_anchored(one, room) for one in tiles]
 
 
-def curve_heights(curves: Sequence[tuple[str, int]], spare: int) -> dict[str, int]:
+def distribute_chart_rows(curves: Sequence[tuple[str, int]], spare: int) -> dict[str, int]:
     """Return how tall each curve is, of how tall it is at most: a row for each, the first ones first, then more for those
     that have a use for it, all alike."""
     heights = {slot: int(at < spare) for at, (slot, _) in enumerate(curves)}
@@ -53,14 +53,14 @@ def curve_heights(curves: Sequence[tuple[str, int]], spare: int) -> dict[str, in
     return heights
 
 
-def with_curves(parts: Sequence[Part], room: int) -> list[Part]:
+def expand_charts(parts: Sequence[Part], room: int) -> list[Part]:
     """Return the parts of one list with its curves as tall as there is room for."""
     spare = room - sum(len(part.rows) for part in parts if part.grow is None)
-    heights = curve_heights([(part.slot, part.tallest) for part in parts if part.grow is not None], spare)
+    heights = distribute_chart_rows([(part.slot, part.tallest) for part in parts if part.grow is not None], spare)
     return [part if part.grow is None else Part(part.spare, _of(part, heights)) for part in parts]
 
 
-def chosen_rows(parts: Sequence[Part], room: int) -> list[Row]:
+def drop_least_important(parts: Sequence[Part], room: int) -> list[TextRow]:
     """Leave out the least important until the rest fits; its order stays."""
     kept = list(parts)
     while kept and sum(len(part.rows) for part in kept) > room:
@@ -74,7 +74,7 @@ def chosen_rows(parts: Sequence[Part], room: int) -> list[Row]:
     return rows
 
 
-def _grouped(tiles: Sequence[Sections]) -> list[list[list[Part]]]:
+def _grouped(tiles: Sequence[TileSections]) -> list[list[list[Part]]]:
     if all(one.is_plain for one in tiles):
         return [[list(group) for group in one.groups] for one in tiles]
     return [
@@ -87,7 +87,7 @@ def _unspaced(group: Sequence[Part]) -> list[Part]:
     return [part for part in group if any(part.rows) or part.grow is not None]
 
 
-def _curves(tiles: Sequence[Sections]) -> list[tuple[str, int]]:
+def _curves(tiles: Sequence[TileSections]) -> list[tuple[str, int]]:
     """Return the curves of all tiles from top to bottom, each with how tall the tallest of them is."""
     tallest: dict[str, int] = {}
     order = ("memory", "speed", "gpu", "power")
@@ -100,7 +100,7 @@ def _rows(part: Part, heights: dict[str, int]) -> int:
     return len(part.rows) if part.grow is None else heights.get(part.slot, 0)
 
 
-def _of(part: Part, heights: dict[str, int]) -> tuple[Row, ...]:
+def _of(part: Part, heights: dict[str, int]) -> tuple[TextRow, ...]:
     if part.grow is None:
         return part.rows
     height = heights.get(part.slot, 0)
@@ -120,8 +120,8 @@ def _even(tiles: Sequence[Sequence[Sequence[Part]]]) -> list[list[Sequence[Part]
     return [[*groups, *([()] * (most - len(groups)))] for groups in tiles]
 
 
-def _laid(tiles: Sequence[Sequence[Sequence[Part]]], heights: dict[str, int]) -> list[list[Row]]:
-    laid: list[list[Row]] = [[] for _ in tiles]
+def _laid(tiles: Sequence[Sequence[Sequence[Part]]], heights: dict[str, int]) -> list[list[TextRow]]:
+    laid: list[list[TextRow]] = [[] for _ in tiles]
     for groups in zip(*_even(tiles), strict=True):
         tall = _tallest(groups, heights)
         for rows, group in zip(laid, groups, strict=True):
@@ -130,9 +130,9 @@ def _laid(tiles: Sequence[Sequence[Sequence[Part]]], heights: dict[str, int]) ->
     return laid
 
 
-def _anchored(one: Sections, room: int) -> list[Row]:
+def _anchored(one: TileSections, room: int) -> list[TextRow]:
     parts = [part for part in one.parts if part.grow is None or part.rows]
-    rows = chosen_rows(parts, room)
+    rows = drop_least_important(parts, room)
     last = [each for part in (one.groups[-1] if one.groups else ()) if part.grow is None for each in part.rows]
     if last and rows[-len(last) :] == last:
         rows[-len(last) :] = [*([()] * (room - len(rows))), *last]

@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
-from sparkctl.core.catalogues import Chosen
-from sparkctl.core.linting import Checked, Diagnostic
-from sparkctl.engines import load
-from sparkctl.model.lint import Level, Lint
+from sparkctl.core.catalogues import CatalogueChoice
+from sparkctl.core.linting import Diagnostic, LintResult
+from sparkctl.engines import load_engine
+from sparkctl.model.lint import LintRule, LintSeverity
 from sparkctl.model.secrets import redact
 
 
-def lint_lines(name: str, checked: Checked) -> list[str]:
+def format_lint(name: str, checked: LintResult) -> list[str]:
     """Return a line for each thing that was found, ``file:line:column: level[kind]: message``, and one that sums up."""
-    return [*map(str, checked.diagnostics), f"{name}: {summed(checked)}"]
+    return [*map(str, checked.diagnostics), f"{name}: {summarize_lint(checked)}"]
 
 
-def summed(checked: Checked) -> str:
+def summarize_lint(checked: LintResult) -> str:
     """Return how many errors, warnings and infos there are, and the flags of which version decided."""
     held = checked.held
-    against = "" if held is None else f" (flags of {load(held.catalogue.engine).title} {held.catalogue.version})"
-    counts = [_count(len(found), level) for level in Level if (found := checked.of(level))]
-    verdict = [] if checked.of(Level.ERROR) else ["good"]
+    against = "" if held is None else f" (flags of {load_engine(held.catalogue.engine).title} {held.catalogue.version})"
+    counts = [_count(len(found), level) for level in LintSeverity if (found := checked.of(level))]
+    verdict = [] if checked.of(LintSeverity.ERROR) else ["good"]
     return f"{', '.join([*verdict, *counts])}{against}"
 
 
-def _count(number: int, level: Level) -> str:
+def _count(number: int, level: LintSeverity) -> str:
     return f"{number} {level}{'' if number == 1 else 's'}"
 
 
-def lint_document(checked: list[tuple[str, Checked]], fixed: list[Diagnostic]) -> dict[str, object]:
+def build_lint_json(checked: list[tuple[str, LintResult]], fixed: list[Diagnostic]) -> dict[str, object]:
     """Return everything as one document. ``faults`` are what keeps a file from being a profile, also among ``findings``."""
     every = [one for _, found in checked for one in found.diagnostics]
     return {
         "schema": 1,
-        "faults": [{"place": _place(one), "message": redact(one.message)} for one in every if one.kind is Lint.PROFILE],
+        "faults": [
+            {"place": _place(one), "message": redact(one.message)} for one in every if one.kind is LintRule.PROFILE
+        ],
         "findings": [_finding(one) for one in every],
         "fixed": [_finding(one) for one in fixed],
-        "checked": [{"profile": name, "file": str(found.path), "flags": _flags(found.held)} for name, found in checked],
+        "checked": [
+            {"profile": name, "file": str(found.path), "flags": _describe_catalogue(found.held)}
+            for name, found in checked
+        ],
     }
 
 
@@ -54,7 +59,7 @@ def _place(one: Diagnostic) -> dict[str, object]:
     return {"file": one.place.file, "line": one.place.line, "column": one.place.column}
 
 
-def _flags(held: Chosen | None) -> dict[str, object] | None:
+def _describe_catalogue(held: CatalogueChoice | None) -> dict[str, object] | None:
     if held is None:
         return None
     catalogue = held.catalogue

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from sparkctl.model.events import Moved
-from sparkctl.model.units import clock, size
+from sparkctl.model.events import TransferProgressed
+from sparkctl.model.units import format_clock, format_size
 
 
-def moved_line(event: Moved) -> str:
+def format_transfer(event: TransferProgressed) -> str:
     """Return ``files of qwen36  12.3 of 34.2 GiB  36 %  1.21 GB/s  0:18 left``; what is not known is left out."""
     parts = [event.what]
     if event.total:
         share = min(100, round(100 * event.done / event.total))
-        parts += [f"{size(event.done)} of {size(event.total)}", f"{share} %"]
+        parts += [f"{format_size(event.done)} of {format_size(event.total)}", f"{share} %"]
     else:
-        parts.append(size(event.done))
+        parts.append(format_size(event.done))
     if event.rate is not None:
-        parts.append(rate_words(event.rate))
+        parts.append(format_byte_rate(event.rate))
     if event.left is not None and event.total and event.done < event.total:
-        parts.append(f"{clock(event.left)} left")
+        parts.append(f"{format_clock(event.left)} left")
     return "   ".join(parts)
 
 
-def rate_words(rate: float) -> str:
+def format_byte_rate(rate: float) -> str:
     """Return bytes a second as ``1.21 GB/s``, of a slow way as ``34 MB/s``."""
     return f"{rate / 1e9:.2f} GB/s" if rate >= 1e8 else f"{rate / 1e6:.0f} MB/s"

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from sparkctl.core.bandwidth import GB, Bandwidth, Source
-from sparkctl.model.metrics import Acceptance, Activity, Estimator, Numbers, Quantiles
+from sparkctl.core.bandwidth import GB, Bandwidth, BandwidthSource
+from sparkctl.model.metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
 
 UNKNOWN = "—"
 IDLE = "idle"
-_SOURCES = {Estimator.COUNTERS: "", Estimator.GAUGE: " · by its gauge", Estimator.LOG: " · by its log"}
+_SOURCES = {MeterSource.COUNTERS: "", MeterSource.GAUGE: " · by its gauge", MeterSource.LOG: " · by its log"}
 
 
-def speed(rate: float | None) -> str:
+def format_token_rate(rate: float | None) -> str:
     """Return ``12.7 tok/s``; from 100 on without a decimal."""
     if rate is None:
         return UNKNOWN
     return f"{rate:.1f} tok/s" if rate < 99.95 else f"{rate:.0f} tok/s"
 
 
-def throughput(numbers: Numbers) -> str:
+def format_throughput(numbers: EngineMeter) -> str:
     """Return ``12.7 tok/s``, ``reading prompts``, ``idle`` or an em dash."""
-    if numbers.activity is Activity.IDLE:
+    if numbers.activity is EngineActivity.IDLE:
         return IDLE
-    if numbers.activity is Activity.PREFILL:
-        return "reading prompts" + (f" · {speed(numbers.prompt_rate)}" if numbers.prompt_rate else "")
-    return speed(numbers.generation_rate)
+    if numbers.activity is EngineActivity.PREFILL:
+        return "reading prompts" + (f" · {format_token_rate(numbers.prompt_rate)}" if numbers.prompt_rate else "")
+    return format_token_rate(numbers.generation_rate)
 
 
-def acceptance(numbers: Numbers, drafted: int | None = None) -> str:
+def format_draft_acceptance(numbers: EngineMeter, drafted: int | None = None) -> str:
     """Return ``1.75 per step · 20 % of 3 drafts``, ``no drafts``, ``idle`` or an em dash.
 
     ``drafted``: the draft tokens that a step is configured to have. Where the figures are not differences of counters,
     what they are is said: ``· by its gauge``.
     """
-    if numbers.activity is Activity.IDLE:
+    if numbers.activity is EngineActivity.IDLE:
         return IDLE
     seen = numbers.acceptance
     if seen is None:
@@ -41,7 +41,7 @@ def acceptance(numbers: Numbers, drafted: int | None = None) -> str:
         return "no drafts" + _SOURCES[seen.estimator]
     parts = [] if seen.length is None else [f"{seen.length:.2f} per step"]
     if seen.rate is not None:
-        parts.append(f"{percent(seen.rate)} of {_drafts(drafted)}")
+        parts.append(f"{format_percent(seen.rate)} of {_drafts(drafted)}")
     elif drafted is not None:
         parts.append(f"of {drafted + 1} at most")
     return " · ".join(parts) + _SOURCES[seen.estimator]
@@ -53,14 +53,14 @@ def _drafts(drafted: int | None) -> str:
     return f"{drafted} draft" if drafted == 1 else f"{drafted} drafts"
 
 
-def positions(seen: Acceptance | None) -> str:
+def format_position_acceptance(seen: DraftAcceptance | None) -> str:
     """Return ``86 · 71 · 62 %``: how often the first, second, third draft token was accepted."""
     if seen is None or not seen.per_position:
         return UNKNOWN
     return " · ".join(f"{share * 100:.0f}" for share in seen.per_position) + " %"
 
 
-def bandwidth(seen: Bandwidth | None) -> str:
+def format_bandwidth(seen: Bandwidth | None) -> str:
     """Return ``≈ 196 GB/s est. · 85 % of 230 measured, 72 % of 273 spec``, with a range for a mixture of experts.
 
     Of the GPU's own counter: ``2118 GB/s measured · 44 % of 4814 spec``. Nothing where there is none: it is blank.
@@ -71,7 +71,7 @@ def bandwidth(seen: Bandwidth | None) -> str:
     if not seen.plausible:
         return f"≈ {amount} GB/s est. · more than the memory can do: {seen.suspect}"
     spec = f"{_percents(seen.of_spec())} % of {seen.ceiling.spec / GB:.0f} spec"
-    if seen.source is Source.COUNTER:
+    if seen.source is BandwidthSource.COUNTER:
         return f"{amount} GB/s measured · {spec}"
     best, shares = seen.ceiling.measured, seen.of_measured()
     if best is not None and shares is not None:
@@ -84,14 +84,14 @@ def _percents(shares: tuple[float, float]) -> str:
     return _between(low * 100, high * 100)
 
 
-def queue(numbers: Numbers) -> str:
+def format_queue(numbers: EngineMeter) -> str:
     """Return ``3 running, 1 waiting``."""
     if numbers.running is None:
         return UNKNOWN
     return f"{numbers.running:.0f} running" + (f", {numbers.waiting:.0f} waiting" if numbers.waiting else "")
 
 
-def percent(share: float | None) -> str:
+def format_percent(share: float | None) -> str:
     """Return ``20 %`` for 0.2; below 10 % with a decimal unless it is none."""
     if share is None:
         return UNKNOWN
@@ -99,7 +99,7 @@ def percent(share: float | None) -> str:
     return f"{value:.0f} %" if value >= 9.95 or value == 0 else f"{value:.1f} %"
 
 
-def latency(seen: Quantiles | None) -> str:
+def format_latency(seen: Quantiles | None) -> str:
     """Return ``310 ms p50, 1.20 s p95``."""
     return UNKNOWN if seen is None else f"{_time(seen.p50)} p50, {_time(seen.p95)} p95"
 

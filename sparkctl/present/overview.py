@@ -5,29 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from sparkctl.core.logmarks import Level, header
+from sparkctl.core.logmarks import LogLevel, parse_level_header
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.text import clean
-from sparkctl.present.fabric_rows import link_rows
-from sparkctl.present.findings import since_words
-from sparkctl.present.fold import first_command, fold, within
-from sparkctl.present.frame import Box, arrange, beside, filled, welcome
-from sparkctl.present.glance import Glance
-from sparkctl.present.happened import Happening, happened_row
-from sparkctl.present.spans import Row, Span, Tone, cut, row, said, width
-from sparkctl.present.symbols import symbol
-from sparkctl.present.tile import Tile, natural_lines, side_by_side
-from sparkctl.present.tile_curves import most_power
+from sparkctl.model.text import sanitize_line
+from sparkctl.present.fabric_rows import render_fabric
+from sparkctl.present.findings import format_since
+from sparkctl.present.fold import find_command, wrap_line, wrap_line_for_screen
+from sparkctl.present.frame import TileBox, arrange_tiles, join_tiles, pad_screen, render_welcome
+from sparkctl.present.glance import NodeTileModel
+from sparkctl.present.happened import EventLogEntry, render_event_log_entry
+from sparkctl.present.spans import Span, TextRow, TextStyle, make_row, row_width, sanitized, truncate_row
+from sparkctl.present.symbols import state_symbol
+from sparkctl.present.tile import NodeTile, count_useful_rows, render_tile_row
+from sparkctl.present.tile_curves import max_power_scale
 
-_LEVELS = {Level.WARNING: Tone.ATTENTION, Level.ERROR: Tone.BAD}
+_LEVELS = {LogLevel.WARNING: TextStyle.ATTENTION, LogLevel.ERROR: TextStyle.BAD}
 _AIRY = 10  # lines from which on what stands below the tiles has room between its parts
 _MOST_HAPPENED = 6  # where there is little room; else as many as fill half of it
-_TONES = {Severity.PROBLEM: Tone.BAD, Severity.WARNING: Tone.ATTENTION, Severity.NOTE: Tone.LABEL}
+_TONES = {Severity.PROBLEM: TextStyle.BAD, Severity.WARNING: TextStyle.ATTENTION, Severity.NOTE: TextStyle.LABEL}
 
 
 @dataclass(frozen=True, slots=True)
-class LastLine:
+class RecentLogLine:
     """A log line that came a moment ago."""
 
     node: NodeName
@@ -36,58 +36,60 @@ class LastLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class OverviewScreenModel:
     """All that the overview shows. ``notice`` is what the last thing done has led to, with its tone."""
 
-    glances: tuple[Glance, ...]
+    glances: tuple[NodeTileModel, ...]
     chosen: int = 0
-    lines: tuple[LastLine, ...] = ()
-    notices: tuple[tuple[str, Tone], ...] = ()
+    lines: tuple[RecentLogLine, ...] = ()
+    notices: tuple[tuple[str, TextStyle], ...] = ()
     ascii_only: bool = False
-    happened: tuple[Happening, ...] = ()  # the latest comes last
-    switching: tuple[Row, ...] = ()  # a switch that goes on, or was left, a line each; what is carried between Sparks
+    happened: tuple[EventLogEntry, ...] = ()  # the latest comes last
+    switching: tuple[
+        TextRow, ...
+    ] = ()  # a switch that goes on, or was left, a line each; what is carried between Sparks
 
 
 @dataclass(frozen=True, slots=True)
-class Painted:
+class OverviewLayout:
     """Exactly as many rows as asked for, each exactly as wide, and where the tiles are among them."""
 
-    rows: tuple[Row, ...]
-    boxes: tuple[Box, ...]
+    rows: tuple[TextRow, ...]
+    boxes: tuple[TileBox, ...]
 
 
-def overview(scene: Scene, columns: int, lines: int) -> Painted:
+def render_overview(scene: OverviewScreenModel, columns: int, lines: int) -> OverviewLayout:
     """Return the whole body between header and footer."""
     if not scene.glances:
-        return Painted(filled(welcome(), columns, lines, scene.ascii_only), ())
+        return OverviewLayout(pad_screen(render_welcome(), columns, lines, scene.ascii_only), ())
 
-    power = most_power(scene.glances)
-    tiles = [Tile(replace(one, most_power=power), ascii_only=scene.ascii_only) for one in scene.glances]
+    power = max_power_scale(scene.glances)
+    tiles = [NodeTile(replace(one, most_power=power), ascii_only=scene.ascii_only) for one in scene.glances]
 
     def wanted(wide: int, most: int) -> int:
-        return natural_lines(tiles, wide, most)
+        return count_useful_rows(tiles, wide, most)
 
-    boxes = arrange(len(tiles), scene.chosen, columns, lines, wanted)
-    shown: list[tuple[Row, ...]] = []
+    boxes = arrange_tiles(len(tiles), scene.chosen, columns, lines, wanted)
+    shown: list[tuple[TextRow, ...]] = []
     for _, group in groupby(boxes, key=lambda box: box.y):
         level = list(group)
         pairs = [(tiles[box.index], box.columns) for box in level]
         chosen = [box.index == scene.chosen and len(boxes) > 1 for box in level]
-        shown += side_by_side(pairs, level[0].lines, chosen)
-    rows = beside(boxes, shown)
+        shown += render_tile_row(pairs, level[0].lines, chosen)
+    rows = join_tiles(boxes, shown)
     rows += _below(scene, len(boxes), columns, lines - len(rows))
-    return Painted(filled(rows, columns, lines, scene.ascii_only), boxes)
+    return OverviewLayout(pad_screen(rows, columns, lines, scene.ascii_only), boxes)
 
 
-def _below(scene: Scene, shown: int, columns: int, room: int) -> list[Row]:
+def _below(scene: OverviewScreenModel, shown: int, columns: int, room: int) -> list[TextRow]:
     """Return what stands below the tiles: of findings, what happened and log lines none takes another's last row."""
     if room <= 0:
         return []
     hidden = len(scene.glances) - shown
-    rows = [row(Span(f" {hidden} more: tab goes on", Tone.LABEL))] if hidden > 0 else []
-    rows += [row(" ", *each) for each in scene.switching[: max(1, room // 2)]]
+    rows = [make_row(Span(f" {hidden} more: tab goes on", TextStyle.LABEL))] if hidden > 0 else []
+    rows += [make_row(" ", *each) for each in scene.switching[: max(1, room // 2)]]
     rows += _notices(scene, columns, max(2, (room - len(rows)) // 2))
-    rows += link_rows(scene.glances, scene.ascii_only)
+    rows += render_fabric(scene.glances, scene.ascii_only)
     left = max(0, room - len(rows))
     airy = left >= _AIRY
     if airy:
@@ -97,91 +99,105 @@ def _below(scene: Scene, shown: int, columns: int, room: int) -> list[Row]:
     found = whole if len(whole) <= left // 2 else _findings(scene)
     for_logs = min(len(logs), max(left - len(found) - len(happened), left // 2))
     for_events = min(len(happened), max(0, left - len(found) - for_logs))
-    blocks = [found[: left - for_logs - for_events], _last(happened, for_events), _last(logs, for_logs)]
+    blocks = [found[: left - for_logs - for_events], _last_rows(happened, for_events), _last_rows(logs, for_logs)]
     blocks = [block for block in blocks if block]
     for at, block in enumerate(blocks):
         rows += [(), *block] if airy and (rows or at) else block
-    return [cut(one, columns) for one in rows[:room]]
+    return [truncate_row(one, columns) for one in rows[:room]]
 
 
-def _notices(scene: Scene, columns: int, most: int) -> list[Row]:
+def _notices(scene: OverviewScreenModel, columns: int, most: int) -> list[TextRow]:
     """Return what was said last, folded; of more lines than there is room for, the newest words."""
-    rows: list[Row] = []
+    rows: list[TextRow] = []
     for words, tone in reversed(scene.notices):
-        told = [row(" ", Span(line, tone)) for line in _in_lines(words, max(20, columns - 2), most)]
+        told = [make_row(" ", Span(line, tone)) for line in _wrap_notice(words, max(20, columns - 2), most)]
         if rows and len(told) + len(rows) > most:
             break
         rows = [*told, *rows]
     return rows[:most]
 
 
-def _in_lines(words: str, columns: int, most: int) -> list[str]:
+def _wrap_notice(words: str, columns: int, most: int) -> list[str]:
     """Return a notice as lines; of one that has no room, its beginning and the first way out, whole: that is what helps."""
-    lines = within(words, columns, 2)
+    lines = wrap_line_for_screen(words, columns, 2)
     told, *ways = words.split("   try: ")
     if len(lines) <= most or not ways:
         return lines
-    command = first_command(ways[0])
-    way = within(f"  try: {ways[0]}" if command is None else f"  try: {command}", columns, 4)
-    kept = within(told, columns, 2)[: max(1, most - len(way))]
+    command = find_command(ways[0])
+    way = wrap_line_for_screen(f"  try: {ways[0]}" if command is None else f"  try: {command}", columns, 4)
+    kept = wrap_line_for_screen(told, columns, 2)[: max(1, most - len(way))]
     return [*kept, *way]
 
 
-def _last(rows: list[Row], count: int) -> list[Row]:
+def _last_rows(rows: list[TextRow], count: int) -> list[TextRow]:
     return rows[len(rows) - count :] if count else []
 
 
-def _happened(scene: Scene, most: int) -> list[Row]:
+def _happened(scene: OverviewScreenModel, most: int) -> list[TextRow]:
     names = max((len(one.name) for one in scene.glances), default=0)
-    return [happened_row(one, names) for one in scene.happened[-most:]]
+    return [render_event_log_entry(one, names) for one in scene.happened[-most:]]
 
 
-def _findings(scene: Scene) -> list[Row]:
+def _findings(scene: OverviewScreenModel) -> list[TextRow]:
     rows = []
     for seen in scene.glances:
         if seen.told.state is not NodeState.OK:
             continue
         for one in seen.view.findings:
-            tone = _TONES.get(one.severity, Tone.LABEL)
-            sign = symbol(one.severity, scene.ascii_only)
+            tone = _TONES.get(one.severity, TextStyle.LABEL)
+            sign = state_symbol(one.severity, scene.ascii_only)
             rows.append(
-                row(" ", Span(f"{sign} ", tone), said(f"{one.node}  ", Tone.TITLE), said(one.summary, Tone.PLAIN))
+                make_row(
+                    " ",
+                    Span(f"{sign} ", tone),
+                    sanitized(f"{one.node}  ", TextStyle.TITLE),
+                    sanitized(one.summary, TextStyle.PLAIN),
+                )
             )
     return rows
 
 
-def _whole_findings(scene: Scene, columns: int) -> list[Row]:
+def _whole_findings(scene: OverviewScreenModel, columns: int) -> list[TextRow]:
     """Return each finding whole: what is, since when, and what to do."""
-    rows: list[Row] = []
+    rows: list[TextRow] = []
     for seen in scene.glances:
         if seen.told.state is not NodeState.OK:
             continue
         now = seen.view.sample.time if seen.view.sample is not None else seen.now
         for one in seen.view.findings:
-            tone, sign = _TONES.get(one.severity, Tone.LABEL), symbol(one.severity, scene.ascii_only)
-            head = row(" ", Span(f"{sign} ", tone), said(f"{one.node}  ", Tone.TITLE))
-            room = max(20, columns - width(head) - 1)
-            indent = " " * width(head)
-            words = fold(f"{clean(one.summary)} · {since_words(one.since, now)}", room, 0)
+            tone, sign = _TONES.get(one.severity, TextStyle.LABEL), state_symbol(one.severity, scene.ascii_only)
+            head = make_row(" ", Span(f"{sign} ", tone), sanitized(f"{one.node}  ", TextStyle.TITLE))
+            room = max(20, columns - row_width(head) - 1)
+            indent = " " * row_width(head)
+            words = wrap_line(f"{sanitize_line(one.summary)} · {format_since(one.since, now)}", room, 0)
             rows += [
-                row(*(head if not at else (Span(indent),)), Span(line, Tone.PLAIN)) for at, line in enumerate(words)
+                make_row(*(head if not at else (Span(indent),)), Span(line, TextStyle.PLAIN))
+                for at, line in enumerate(words)
             ]
             if one.remedy:
-                rows += [row(indent, Span(line, Tone.LABEL)) for line in within(f"do: {clean(one.remedy)}", room, 4)]
+                rows += [
+                    make_row(indent, Span(line, TextStyle.LABEL))
+                    for line in wrap_line_for_screen(f"do: {sanitize_line(one.remedy)}", room, 4)
+                ]
     return rows
 
 
-def _logs(scene: Scene) -> list[Row]:
+def _logs(scene: OverviewScreenModel) -> list[TextRow]:
     bar = "|" if scene.ascii_only else "│"
     wide = max((len(one.node) for one in scene.lines), default=0)
     return [
-        row(" ", said(f"{one.node:<{wide}}", Tone.LABEL), Span(f" {bar} ", Tone.FRAME), log_span(one.text))
+        make_row(
+            " ",
+            sanitized(f"{one.node:<{wide}}", TextStyle.LABEL),
+            Span(f" {bar} ", TextStyle.FRAME),
+            render_log_text(one.text),
+        )
         for one in scene.lines
     ]
 
 
-def log_span(line: str) -> Span:
+def render_log_text(line: str) -> Span:
     """Return what a log line says, without its header; a warning and an error stand out."""
-    text = clean(line)
-    level, head = header(text)
-    return Span(text[head:], _LEVELS.get(level, Tone.LABEL) if level else Tone.LABEL)
+    text = sanitize_line(line)
+    level, head = parse_level_header(text)
+    return Span(text[head:], _LEVELS.get(level, TextStyle.LABEL) if level else TextStyle.LABEL)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import re
 
-from sparkctl.core.record import masked
+from sparkctl.core.record import redact_launch_plan
 from sparkctl.model.plan import GuardRule, LaunchPlan
-from sparkctl.model.text import clean
-from sparkctl.model.units import gib, size, spoken
-from sparkctl.present.docker_line import docker_line
-from sparkctl.present.fold import fold
+from sparkctl.model.text import sanitize_line
+from sparkctl.model.units import format_duration, format_gib, format_size
+from sparkctl.present.docker_line import format_docker_run
+from sparkctl.present.fold import wrap_line
 
 _HANG = 5  # below the words of a step
 
 _NEEDLESS = re.compile(r"\\([ !\"#%&',/:;<=>@`~-])")  # escapes that only a program writes; shown without
 
 
-def plan_lines(plan: LaunchPlan, width: int | None = None) -> list[str]:
+def format_launch_plan(plan: LaunchPlan, width: int | None = None) -> list[str]:
     """Return what would be done, step by step, within ``width`` columns, ending with the docker run line as it is."""
-    rule = masked(plan).ready
+    rule = redact_launch_plan(plan).ready
     line = _NEEDLESS.sub(r"\1", rule.line or "")
     ready = [f"the line /{line}/"] if line else []
     ready += [f"{rule.health} answers"] if rule.health else []
@@ -30,24 +30,26 @@ def plan_lines(plan: LaunchPlan, width: int | None = None) -> list[str]:
         f"{plan.instance} on {plan.node}{rank}   (profile {plan.profile}, hash {plan.profile_hash}, engine {plan.engine})",
         "  1  drop the page cache" if plan.drop_caches else "  1  leave the page cache as it is",
         f"  2  create and start the container {plan.container_name} from {plan.image}",
-        f"  3  watch it: starting at most {spoken(limits.starting)}, loading {spoken(limits.loading)}, "
-        f"warming up {spoken(limits.warming)}",
+        f"  3  watch it: starting at most {format_duration(limits.starting)}, loading {format_duration(limits.loading)}, "
+        f"warming up {format_duration(limits.warming)}",
         f"  4  ready means: {proof}",
     ]
-    steps.append(f"     {guard_words(plan.guard)}")
+    steps.append(f"     {describe_guard_rule(plan.guard)}")
     if plan.expected_memory is not None:
-        steps.append(f"  it is expected to hold {gib(plan.expected_memory)}, by its profile")
-    folded = [line for step in steps for line in fold(clean(step), width, _HANG)]
-    return [*folded, "", *docker_line(plan).splitlines()]
+        steps.append(f"  it is expected to hold {format_gib(plan.expected_memory)}, by its profile")
+    folded = [line for step in steps for line in wrap_line(sanitize_line(step), width, _HANG)]
+    return [*folded, "", *format_docker_run(plan).splitlines()]
 
 
-def guard_words(rule: GuardRule | None) -> str:
+def describe_guard_rule(rule: GuardRule | None) -> str:
     """Return in a sentence when the guard on the node acts."""
     if rule is None:
         return "no guard: nothing stops it before the node's memory runs out"
     cache = "the page cache is left alone"
     if rule.cache_below != 0:
-        below = "little memory is free" if rule.cache_below is None else f"less than {gib(rule.cache_below)} is free"
+        below = (
+            "little memory is free" if rule.cache_below is None else f"less than {format_gib(rule.cache_below)} is free"
+        )
         cache = f"page cache is dropped when {below} while weights load"
-    limit = "" if rule.limit is None else f", for at most {spoken(rule.limit)}"
-    return f"guarded until it is ready{limit}: stopped before less than {size(rule.floor)} is available; {cache}"
+    limit = "" if rule.limit is None else f", for at most {format_duration(rule.limit)}"
+    return f"guarded until it is ready{limit}: stopped before less than {format_size(rule.floor)} is available; {cache}"

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from sparkctl.present.frame import filled
-from sparkctl.present.profile_detail import detail
-from sparkctl.present.profile_list import list_rows
-from sparkctl.present.scrolled import Page, seen
-from sparkctl.present.shelf import Shelf
-from sparkctl.present.spans import Row, Span, Tone, row
+from sparkctl.present.frame import pad_screen
+from sparkctl.present.profile_detail import render_profile_detail
+from sparkctl.present.profile_list import render_profile_list
+from sparkctl.present.scrolled import ScrollPage, visible_range
+from sparkctl.present.shelf import ProfilesScreenModel
+from sparkctl.present.spans import Span, TextRow, TextStyle, make_row
 
 
-def shelf_rows(shelf: Shelf, columns: int, lines: int) -> Page:
+def render_profiles_screen(shelf: ProfilesScreenModel, columns: int, lines: int) -> ScrollPage:
     """Return exactly ``lines`` rows: the list on top, below it the selected one with its command."""
     further, top, there = 0, 1 + (shelf.pattern is not None), range(0)
     if shelf.entries is None:
-        rows: list[Row] = [(), row("  ", Span("reading the profiles ...", Tone.STALE))]
+        rows: list[TextRow] = [(), make_row("  ", Span("reading the profiles ...", TextStyle.STALE))]
     elif not shelf.entries:
         rows = [
             (),
-            row("  ", Span("There is no profile.", Tone.STRONG)),
-            row("  ", Span("sparkctl profiles schema", Tone.KEY)),
+            make_row("  ", Span("There is no profile.", TextStyle.STRONG)),
+            make_row("  ", Span("sparkctl profiles schema", TextStyle.KEY)),
         ]
     else:
         upper = min(len(shelf.shown) + top, max(4, lines // 2 - 1))
-        rows = list_rows(shelf, columns, upper)
-        there = seen(len(shelf.shown), shelf.at, max(1, upper - top))
+        rows = render_profile_list(shelf, columns, upper)
+        there = visible_range(len(shelf.shown), shelf.at, max(1, upper - top))
         if shelf.selected is not None and lines - upper >= 4:
-            below = detail(shelf, shelf.selected, columns, lines - upper)
+            below = render_profile_detail(shelf, shelf.selected, columns, lines - upper)
             rows, further = [*rows, *below.rows], below.further
-    return Page(filled(rows, columns, lines, shelf.ascii_only), further, top, there)
+    return ScrollPage(pad_screen(rows, columns, lines, shelf.ascii_only), further, top, there)

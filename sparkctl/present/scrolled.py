@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkctl.present.spans import Row, Span, Tone, row
+from sparkctl.present.spans import Span, TextRow, TextStyle, make_row
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ScrollPage:
     """Rows, and from which row on the part that can be scrolled is really shown. Of a list, its ``entries`` stand in the rows
     from ``top`` on."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[TextRow, ...]
     further: int = 0
     top: int = 0
     entries: range = range(0)
@@ -23,24 +23,24 @@ class Page:
         return self.entries[y - self.top] if 0 <= y - self.top < len(self.entries) else None
 
 
-def seen(count: int, at: int, lines: int) -> range:
+def visible_range(count: int, at: int, lines: int) -> range:
     """Return which of ``count`` entries are seen, the one at ``at`` among them, near the middle where there is more around."""
     first = max(0, min(at - lines // 2, count - lines))
     return range(first, min(count, first + lines))
 
 
-def listed(rows: Sequence[Row], at: int, lines: int) -> list[Row]:
+def rows_around(rows: Sequence[TextRow], at: int, lines: int) -> list[TextRow]:
     """Return at most ``lines`` rows with the one at ``at`` among them."""
-    return [rows[each] for each in seen(len(rows), at, lines)]
+    return [rows[each] for each in visible_range(len(rows), at, lines)]
 
 
-def scrolled(
-    rows: Sequence[Row], further: int, lines: int, ascii_only: bool = False, by: tuple[str, str] = ("pgup", "pgdn")
-) -> Page:
+def scroll_rows(
+    rows: Sequence[TextRow], further: int, lines: int, ascii_only: bool = False, by: tuple[str, str] = ("pgup", "pgdn")
+) -> ScrollPage:
     """Return the rows from ``further`` on, as far as there are any; where not all fit, the last row says what is above and
     below, and ``by`` which keys it is reached."""
     if len(rows) <= lines or lines < 2:
-        return Page(tuple(rows[: max(0, lines)]))
+        return ScrollPage(tuple(rows[: max(0, lines)]))
     shown = lines - 1
     first = max(0, min(further, len(rows) - shown))
     below = len(rows) - first - shown
@@ -48,5 +48,5 @@ def scrolled(
     words = [f"{up} {first}"] if first else []
     words += [f"{down} {below} more"] if below else ["the end"]
     keys = " and ".join([*([by[0]] if first else []), *([by[1]] if below else [])])
-    says = row(Span("   ".join(words), Tone.LABEL), Span(f"   {keys}", Tone.KEY))
-    return Page((*rows[first : first + shown], says), first)
+    says = make_row(Span("   ".join(words), TextStyle.LABEL), Span(f"   {keys}", TextStyle.KEY))
+    return ScrollPage((*rows[first : first + shown], says), first)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 
-from sparkctl.model.events import CachesDropped, GuardActed, NodeStateChanged, PhaseChanged, Released
-from sparkctl.model.guard import GuardAct, GuardCoverage
+from sparkctl.model.events import CachesDropped, GuardActed, MemoryReleased, NodeStateChanged, PhaseChanged
+from sparkctl.model.guard import GuardAction, GuardCoverage
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.text import clean
-from sparkctl.model.units import GIB, clock, size
-from sparkctl.model.verdict import LAST_LINE, Edit, Verdict
-from sparkctl.present.symbols import bar
+from sparkctl.model.text import sanitize_line
+from sparkctl.model.units import GIB, format_clock, format_size
+from sparkctl.model.verdict import LAST_LINE, FieldChange, Verdict
+from sparkctl.present.symbols import progress_bar
 
 _DOING = {
     Phase.DROPPING_CACHES: "dropping caches",
@@ -38,17 +38,17 @@ _STEPS = {
 }
 
 
-def phase_word(phase: Phase) -> str:
+def phase_name(phase: Phase) -> str:
     """Return the word for a phase."""
     return _DOING.get(phase, str(phase))
 
 
 def step_name(step: Step) -> str:
     """Return what a step is called."""
-    return _STEPS.get(step.name, clean(step.name))
+    return _STEPS.get(step.name, sanitize_line(step.name))
 
 
-def step_words(step: Step | None, ascii_only: bool = False) -> str:
+def format_step(step: Step | None, ascii_only: bool = False) -> str:
     """Return ``weights ▕█████▋   ▏ 12/18`` or what is known of it."""
     if step is None:
         return ""
@@ -57,7 +57,7 @@ def step_words(step: Step | None, ascii_only: bool = False) -> str:
     if fraction is None and step.done is not None and step.total:
         fraction = step.done / step.total
     if fraction is not None:
-        words.append(bar(fraction, ascii_only=ascii_only))
+        words.append(progress_bar(fraction, ascii_only=ascii_only))
     if step.done is not None and step.total is not None:
         words.append(f"{step.done}/{step.total}")
     elif fraction is not None:
@@ -65,22 +65,22 @@ def step_words(step: Step | None, ascii_only: bool = False) -> str:
     return " ".join(words)
 
 
-def time_words(event: PhaseChanged, elapsed: float | None) -> str:
+def format_elapsed(event: PhaseChanged, elapsed: float | None) -> str:
     """Return ``4:10 of about 6:55``, the expectation only where there is one."""
     if elapsed is None:
         return ""
-    return clock(elapsed) + (f" of about {clock(event.expected)}" if event.expected else "")
+    return format_clock(elapsed) + (f" of about {format_clock(event.expected)}" if event.expected else "")
 
 
-def phase_line(event: PhaseChanged, elapsed: float | None, ascii_only: bool = False) -> str:
+def format_phase(event: PhaseChanged, elapsed: float | None, ascii_only: bool = False) -> str:
     """Return the live line of a phase, without the node."""
-    parts = [phase_word(event.phase), step_words(event.step, ascii_only), time_words(event, elapsed)]
+    parts = [phase_name(event.phase), format_step(event.step, ascii_only), format_elapsed(event, elapsed)]
     if event.detail:
-        parts.append(clean(event.detail))
+        parts.append(sanitize_line(event.detail))
     return "   ".join(part for part in parts if part)
 
 
-def caches_line(event: CachesDropped) -> str:
+def format_cache_drop(event: CachesDropped) -> str:
     """Return what dropping gave back: free memory and page cache before and after, available memory if it moved."""
     before, after = event.before, event.after
     line = (
@@ -94,12 +94,15 @@ def caches_line(event: CachesDropped) -> str:
     return line
 
 
-def released_line(event: Released) -> str:
+def format_release(event: MemoryReleased) -> str:
     """Return what became of what an instance held: the proof, or in short what is left."""
-    who = clean(event.instance)
-    left = [clean(what) if held is None else f"{clean(what)}: {size(held)}" for what, held in event.holders]
+    who = sanitize_line(event.instance)
+    left = [
+        sanitize_line(what) if held is None else f"{sanitize_line(what)}: {format_size(held)}"
+        for what, held in event.holders
+    ]
     lacks = event.missing or 0
-    missing = f"{size(lacks)} did not come back" if lacks > GIB else ""  # less comes and goes
+    missing = f"{format_size(lacks)} did not come back" if lacks > GIB else ""  # less comes and goes
     if missing or left:
         return f"{who}: " + "; ".join([*([missing] if missing else []), *left])
     now = "" if event.available is None else f"; {event.available / GIB:.1f} GiB available"
@@ -107,7 +110,7 @@ def released_line(event: Released) -> str:
     if event.missing is None:
         return f"{who}: no process of it is left; whether all its memory is back could not be measured{now}"
     if event.kept is not None:
-        return f"{who}: its memory is back, its container {clean(event.kept)} was kept{now}{then}"
+        return f"{who}: its memory is back, its container {sanitize_line(event.kept)} was kept{now}{then}"
     return f"{who}: nothing of it is left{now}{then}"
 
 
@@ -119,59 +122,59 @@ def guard_coverage_warning(coverage: GuardCoverage | None) -> str | None:
     }.get(coverage or GuardCoverage.OFF)
 
 
-def guard_line(event: GuardActed) -> str:
+def format_guard_event(event: GuardActed) -> str:
     """Return what the guard did in one plain sentence, with the memory it saw."""
-    why, instance = clean(event.why), clean(event.instance or "a container")
+    why, instance = sanitize_line(event.why), sanitize_line(event.instance or "a container")
     available = ""
     if event.available is not None and " available" not in why:
-        available = f" at {size(event.available)} available"
-    free = "" if event.free is None else f"; {size(event.free)} are free"
+        available = f" at {format_size(event.available)} available"
+    free = "" if event.free is None else f"; {format_size(event.free)} are free"
     match event.what:
-        case GuardAct.WARNED:
+        case GuardAction.WARNED:
             return f"memory is getting short{available}: {why}"
-        case GuardAct.KILLED:
+        case GuardAction.KILLED:
             return f"{instance} was stopped{available}: {why}"
-        case GuardAct.KILL_FAILED:
+        case GuardAction.KILL_FAILED:
             return f"{instance} could not be stopped{available}: {why}"
-        case GuardAct.ENDED:
+        case GuardAction.ENDED:
             return f"{instance} is not guarded any more: {why}"
         case _:
             return f"{why}{free}"
 
 
-def node_line(event: NodeStateChanged) -> str:
+def format_node_state(event: NodeStateChanged) -> str:
     """Return a connection's state in words."""
     if event.state is NodeState.OK:
         return "connected again"
     words = f"{event.state}"
     if event.detail:
-        words += f": {clean(event.detail)}"
+        words += f": {sanitize_line(event.detail)}"
     if event.attempt is not None:
         words += f" (attempt {event.attempt}" + (f", next in {event.next_try:.1f} s" if event.next_try else "") + ")"
     return words
 
 
-def verdict_lines(verdict: Verdict, instance: str | None = None, node: str | None = None) -> list[str]:
+def format_verdict(verdict: Verdict, instance: str | None = None, node: str | None = None) -> list[str]:
     """Return the verdict as people read it: what, the proof, what to try, and the command that tries it."""
-    lines = [clean(verdict.summary)]
+    lines = [sanitize_line(verdict.summary)]
     for evidence in verdict.evidence:
         what = "" if evidence.origin == LAST_LINE else "proof"
-        lines.append(f"  {what:<7} {evidence.place}: {clean(evidence.text)}")
-    lines.append(f"  try     {clean(verdict.remedy)}")
-    lines += [f"  also    {clean(other.summary)}{_at(other)}" for other in verdict.contributing]
+        lines.append(f"  {what:<7} {evidence.place}: {sanitize_line(evidence.text)}")
+    lines.append(f"  try     {sanitize_line(verdict.remedy)}")
+    lines += [f"  also    {sanitize_line(other.summary)}{_at(other)}" for other in verdict.contributing]
     if verdict.edit is not None and instance:
         where = ["--node", node] if node else []
         again = verdict.again or shlex.join(["sparkctl", "up", instance, *where, "--set", verdict.edit.setting])
-        lines.append(f"  again   {clean(again)}")
-        lines += [f"          {words}" for words in [edit_words(verdict.edit)] if words]
+        lines.append(f"  again   {sanitize_line(again)}")
+        lines += [f"          {words}" for words in [describe_edit_source(verdict.edit)] if words]
     return lines
 
 
-def edit_words(edit: Edit) -> str:
+def describe_edit_source(edit: FieldChange) -> str:
     """Return what a value to try rests on, nothing where the engine itself names it."""
     if not edit.is_first_try:
         return ""
-    return "a first try" + (f": it was {clean(edit.was)}" if edit.was is not None else "")
+    return "a first try" + (f": it was {sanitize_line(edit.was)}" if edit.was is not None else "")
 
 
 def _at(verdict: Verdict) -> str:
@@ -183,15 +186,15 @@ def _arrow(before: int, after: int) -> str:
     return f"{before / GIB:.1f} → {after / GIB:.1f}"
 
 
-def caches_table(event: CachesDropped) -> list[str]:
+def format_cache_table(event: CachesDropped) -> list[str]:
     """Return before and after of the three figures that matter, in GiB, right-aligned."""
     rows = [
         ("free", event.before.free, event.after.free),
         ("page cache", event.before.reclaimable, event.after.reclaimable),
         ("available", event.before.available, event.after.available),
     ]
-    lines = [f"{clean(event.node)}   {'':10}  {'before':>7}  {'after':>7}"]
-    pad = " " * len(clean(event.node))
+    lines = [f"{sanitize_line(event.node)}   {'':10}  {'before':>7}  {'after':>7}"]
+    pad = " " * len(sanitize_line(event.node))
     for name, before, after in rows:
         change = (after - before) / GIB
         lines.append(f"{pad}   {name:10}  {before / GIB:7.1f}  {after / GIB:7.1f}  GiB  {change:+.1f}")

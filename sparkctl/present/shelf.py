@@ -6,24 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sparkctl.core.faults import Place
+from sparkctl.core.faults import FilePosition
 from sparkctl.core.history import LastStart
-from sparkctl.core.logpattern import LinePattern
+from sparkctl.core.logpattern import FilterPattern
 from sparkctl.core.profiles import ProfileEntry
-from sparkctl.core.store import LoadView
-from sparkctl.model.fit import Fit
+from sparkctl.core.store import NodeTelemetryView
+from sparkctl.model.fit import MemoryFit
 from sparkctl.model.node import NodeName
-from sparkctl.model.text import clean
-from sparkctl.present.shelf_order import Order, model_words, rank
+from sparkctl.model.text import sanitize_line
+from sparkctl.present.shelf_order import ProfileSort, model_title, sort_key
 
 if TYPE_CHECKING:
-    from sparkctl.core.linting import Checked
+    from sparkctl.core.linting import LintResult
 
 _DAY = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class ProfilePreview:
     """What would be run on a node: the command's lines. ``trouble`` is why it would be refused, and ``note`` what of the
     command was not asked of a Spark; a line with trouble is as far as it goes without what is missing."""
 
@@ -34,7 +34,7 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class ProfilesScreenModel:
     """All that the screen shows. ``entries`` None: not read yet. ``further`` rows of what is below were read already.
     ``found``: what ``pattern`` leaves, where that is known already. ``sources``: the lines of the files at which faults
     are, secrets masked. ``checks``: what is to be said of each and its flags, by name; one that is not there is not checked yet.
@@ -42,27 +42,27 @@ class Shelf:
 
     entries: tuple[ProfileEntry, ...] | None
     chosen: str | None = None
-    views: tuple[LoadView, ...] = ()
+    views: tuple[NodeTelemetryView, ...] = ()
     names: tuple[NodeName, ...] = ()
     node: NodeName | None = None
     last: tuple[LastStart, ...] = ()
-    preview: Preview = field(default_factory=Preview)
+    preview: ProfilePreview = field(default_factory=ProfilePreview)
     warnings: tuple[str, ...] = ()
-    checks: Mapping[str, Checked] = field(default_factory=dict)
-    fits: Mapping[tuple[str, NodeName], Fit | None] = field(default_factory=dict)
-    sources: Mapping[Place, str] = field(default_factory=dict)
-    pattern: LinePattern | None = None
+    checks: Mapping[str, LintResult] = field(default_factory=dict)
+    fits: Mapping[tuple[str, NodeName], MemoryFit | None] = field(default_factory=dict)
+    sources: Mapping[FilePosition, str] = field(default_factory=dict)
+    pattern: FilterPattern | None = None
     found: tuple[ProfileEntry, ...] | None = None
     now: float = 0.0
     further: int = 0
     ascii_only: bool = False
-    order: Order = Order.NAME
+    order: ProfileSort = ProfileSort.NAME
 
     @property
     def shown(self) -> tuple[ProfileEntry, ...]:
         """Those that the filter leaves."""
-        entries = left(self.entries or (), self.pattern) if self.found is None else self.found
-        return tuple(sorted(entries, key=lambda one: rank(self.order, one, self.views, self.last)))
+        entries = filter_profiles(self.entries or (), self.pattern) if self.found is None else self.found
+        return tuple(sorted(entries, key=lambda one: sort_key(self.order, one, self.views, self.last)))
 
     @property
     def at(self) -> int:
@@ -71,7 +71,7 @@ class Shelf:
         return 0 if chosen is None else self.shown.index(chosen)
 
     @property
-    def check(self) -> Checked | None:
+    def check(self) -> LintResult | None:
         """What is to be said of the selected one; None: not known yet."""
         return None if self.selected is None else self.checks.get(self.selected.summary.name)
 
@@ -82,7 +82,7 @@ class Shelf:
         return next((one for one in shown if one.summary.name == self.chosen), shown[0] if shown else None)
 
 
-def left(entries: tuple[ProfileEntry, ...], pattern: LinePattern | None) -> tuple[ProfileEntry, ...]:
+def filter_profiles(entries: tuple[ProfileEntry, ...], pattern: FilterPattern | None) -> tuple[ProfileEntry, ...]:
     """Return the profiles that a filter leaves."""
     if pattern is None:
         return entries
@@ -90,11 +90,11 @@ def left(entries: tuple[ProfileEntry, ...], pattern: LinePattern | None) -> tupl
 
 
 def _found_by(one: ProfileEntry) -> str:
-    parts = (one.summary.name, one.summary.engine, one.summary.title, model_words(one.profile))
-    return clean(" ".join(part for part in parts if part))
+    parts = (one.summary.name, one.summary.engine, one.summary.title, model_title(one.profile))
+    return sanitize_line(" ".join(part for part in parts if part))
 
 
-def ago(when: float, now: float) -> str:
+def format_ago(when: float, now: float) -> str:
     """Return how long ago something was."""
     passed = now - when
     if passed < 60:

@@ -7,12 +7,12 @@ from enum import StrEnum
 
 from sparkctl.core.history import LastStart
 from sparkctl.core.profiles import ProfileEntry
-from sparkctl.core.store import LoadView
+from sparkctl.core.store import NodeTelemetryView
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.profile import Profile
 
 
-class Order(StrEnum):
+class ProfileSort(StrEnum):
     """What the list is sorted by."""
 
     NAME = "name"
@@ -22,42 +22,42 @@ class Order(StrEnum):
     STARTED = "last start"
 
     @property
-    def next(self) -> Order:
+    def next(self) -> ProfileSort:
         """What is sorted by after this."""
-        orders = list(Order)
+        orders = list(ProfileSort)
         return orders[(orders.index(self) + 1) % len(orders)]
 
 
-HEADS = ("profile", "engine", "model", "nodes", "check", "fits", "runs on", "last start")
-ORDERS = {
-    "profile": Order.NAME,
-    "engine": Order.ENGINE,
-    "model": Order.MODEL,
-    "runs on": Order.RUNS,
-    "last start": Order.STARTED,
+COLUMNS = ("profile", "engine", "model", "nodes", "check", "fits", "runs on", "last start")
+SORT_BY_COLUMN = {
+    "profile": ProfileSort.NAME,
+    "engine": ProfileSort.ENGINE,
+    "model": ProfileSort.MODEL,
+    "runs on": ProfileSort.RUNS,
+    "last start": ProfileSort.STARTED,
 }
 
 
-def rank(
-    order: Order, one: ProfileEntry, views: Sequence[LoadView], last: Sequence[LastStart]
+def sort_key(
+    order: ProfileSort, one: ProfileEntry, views: Sequence[NodeTelemetryView], last: Sequence[LastStart]
 ) -> tuple[bool, float, str]:
     """Return what is compared: by anything but the name, those that cannot be read stand last."""
     profile = one.profile
-    if profile is None or order is Order.NAME:
-        return order is not Order.NAME, 0.0, one.summary.name
+    if profile is None or order is ProfileSort.NAME:
+        return order is not ProfileSort.NAME, 0.0, one.summary.name
     match order:
-        case Order.ENGINE:
+        case ProfileSort.ENGINE:
             return False, 0.0, f"{profile.engine} {profile.name}"
-        case Order.MODEL:
-            return False, 0.0, f"{(model_words(profile) or '~').lower()} {profile.name}"
-        case Order.RUNS:
-            return False, 0.0 if running_of(profile.name, views) else 1.0, profile.name
-        case Order.STARTED:
+        case ProfileSort.MODEL:
+            return False, 0.0, f"{(model_title(profile) or '~').lower()} {profile.name}"
+        case ProfileSort.RUNS:
+            return False, 0.0 if find_running_instances(profile.name, views) else 1.0, profile.name
+        case ProfileSort.STARTED:
             when = max((each.when for each in last if each.profile == profile.name), default=0.0)
             return False, -when, profile.name
 
 
-def model_words(profile: Profile | None) -> str | None:
+def model_title(profile: Profile | None) -> str | None:
     """Return what a profile is called by people: its title, else its model."""
     if profile is None:
         return None
@@ -65,7 +65,7 @@ def model_words(profile: Profile | None) -> str | None:
     return profile.title or (path.rstrip("/").rpartition("/")[2] if path else profile.model.served_name)
 
 
-def running_of(name: str, views: Sequence[LoadView]) -> list[InstanceView]:
+def find_running_instances(name: str, views: Sequence[NodeTelemetryView]) -> list[InstanceView]:
     """Return the instances of ours that were started from a profile, or are called like it."""
     return [
         one for view in views for one in view.instances

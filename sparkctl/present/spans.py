@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from sparkctl.model.text import clean
+from sparkctl.model.text import sanitize_line
 
 
-class Tone(StrEnum):
+class TextStyle(StrEnum):
     """What a piece of text is. One accent, three states, and grey; the rest is weight."""
 
     PLAIN = "plain"
@@ -41,23 +41,23 @@ class Span:
     """A piece of text of one tone. Text from a node goes through `said` first."""
 
     text: str
-    tone: Tone = Tone.PLAIN
+    tone: TextStyle = TextStyle.PLAIN
 
 
-Row = tuple[Span, ...]
+TextRow = tuple[Span, ...]
 
 
-def said(text: str, tone: Tone = Tone.PLAIN) -> Span:
+def sanitized(text: str, tone: TextStyle = TextStyle.PLAIN) -> Span:
     """Return text from a node, or of an error, as a span: cleaned."""
-    return Span(clean(text), tone)
+    return Span(sanitize_line(text), tone)
 
 
-def row(*parts: Span | str) -> Row:
+def make_row(*parts: Span | str) -> TextRow:
     """Return a row; bare text is plain and ours."""
     return tuple(Span(part) if isinstance(part, str) else part for part in parts)
 
 
-def cells(text: str) -> int:
+def text_width(text: str) -> int:
     """Return how many columns a printable text takes."""
     return len(text) if text.isascii() else _wide(text)
 
@@ -70,7 +70,7 @@ def _wide(text: str) -> int:
     )
 
 
-def width(spans: Iterable[Span]) -> int:
+def row_width(spans: Iterable[Span]) -> int:
     """Return how many columns a row takes."""
     taken = 0
     for span in spans:  # a picture asks this of hundreds of rows
@@ -79,66 +79,66 @@ def width(spans: Iterable[Span]) -> int:
     return taken
 
 
-def text(spans: Iterable[Span]) -> str:
+def plain_text(spans: Iterable[Span]) -> str:
     """Return the bare text of a row."""
     return "".join(span.text for span in spans)
 
 
-def cut(spans: Row, columns: int, mark: str = "…") -> Row:
+def truncate_row(spans: TextRow, columns: int, mark: str = "…") -> TextRow:
     """Return a row of at most ``columns``; a cut is marked."""
-    return spans if width(spans) <= columns else _cut(spans, columns, mark)
+    return spans if row_width(spans) <= columns else _cut(spans, columns, mark)
 
 
-def _cut(spans: Row, columns: int, mark: str) -> Row:
+def _cut(spans: TextRow, columns: int, mark: str) -> TextRow:
     kept: list[Span] = []
-    left = columns - cells(mark)
+    left = columns - text_width(mark)
     for span in spans:
-        wide = cells(span.text)
+        wide = text_width(span.text)
         if wide > left:
-            kept.append(Span(cut_text(span.text, max(0, left)) + (mark if columns > 0 else ""), span.tone))
+            kept.append(Span(truncate_text(span.text, max(0, left)) + (mark if columns > 0 else ""), span.tone))
             break
         kept.append(span)
         left -= wide
     return tuple(kept)
 
 
-def cut_text(piece: str, columns: int) -> str:
+def truncate_text(piece: str, columns: int) -> str:
     """Return as much of a text as fits into so many columns, unmarked."""
     if piece.isascii():
         return piece[:columns]
     end = used = 0
     for char in piece:
-        used += cells(char)
+        used += text_width(char)
         if used > columns:
             break
         end += 1
     return piece[:end]
 
 
-def fit(spans: Row, columns: int, mark: str = "…") -> Row:
+def pad_row(spans: TextRow, columns: int, mark: str = "…") -> TextRow:
     """Return a row of exactly ``columns``."""
-    missing = columns - width(spans)
+    missing = columns - row_width(spans)
     if missing < 0:
         spans = _cut(spans, columns, mark)
-        missing = columns - width(spans)
+        missing = columns - row_width(spans)
     return (*spans, Span(" " * missing)) if missing > 0 else spans
 
 
-def ends(left: Row, right: Row, columns: int) -> Row:
+def justify_row(left: TextRow, right: TextRow, columns: int) -> TextRow:
     """Return a row with ``right`` at its end; where both do not fit, the right one stays whole."""
-    right = cut(right, columns)
-    room = columns - width(right)
+    right = truncate_row(right, columns)
+    room = columns - row_width(right)
     if room < 4:
-        return fit(right, columns)
-    return (*fit(cut(left, room - 1), room), *right)
+        return pad_row(right, columns)
+    return (*pad_row(truncate_row(left, room - 1), room), *right)
 
 
-def toned(spans: Row, tone: Tone) -> Row:
+def restyle_row(spans: TextRow, tone: TextStyle) -> TextRow:
     """Return a row all in one tone: how what is old fades."""
     return tuple(Span(span.text, tone) for span in spans)
 
 
-def plain_ascii(spans: Row) -> Row:
+def to_ascii_row(spans: TextRow) -> TextRow:
     """Return a row that any terminal can show: our own signs have plain ones, what is left is question marks, as wide.
 
     It may get narrower: it is fitted into its room afterwards.
@@ -154,4 +154,4 @@ _PLAIN = str.maketrans(
 
 def _ascii(piece: str) -> str:
     piece = re.sub(r" ·(?= |$)", ",", piece).translate(_PLAIN)
-    return "".join(char if char.isascii() else "?" * cells(char) for char in piece)
+    return "".join(char if char.isascii() else "?" * text_width(char) for char in piece)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparkctl.core.store import InstanceView, NodeView
+from sparkctl.core.store import InstanceView, NodeStatusView
 from sparkctl.model.finding import Severity
-from sparkctl.model.memory import Memory
+from sparkctl.model.memory import MemoryReading
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import memory_bar
-from sparkctl.model.text import clean, shorten
-from sparkctl.model.units import GIB, gib
-from sparkctl.present.fold import fold
-from sparkctl.present.sentences import phase_word, step_words
-from sparkctl.present.symbols import symbol, to_ascii
+from sparkctl.model.text import sanitize_line, truncate_text
+from sparkctl.model.units import GIB, format_gib
+from sparkctl.present.fold import wrap_line
+from sparkctl.present.sentences import format_step, phase_name
+from sparkctl.present.symbols import state_symbol, to_ascii
 
 _MEMORY_COLUMN = 2
 _INDENT = 4
 _LONGEST_NAME = 64  # columns of a name, which all rows are given: no profile may be called longer
 
 
-def status_lines(views: Sequence[NodeView], ascii_only: bool = False, width: int | None = None) -> list[str]:
+def format_status(views: Sequence[NodeStatusView], ascii_only: bool = False, width: int | None = None) -> list[str]:
     """Return the lines of the whole picture; where ``width`` (columns) is given, none that can be broken is longer."""
     lines: list[str] = []
     for view in views:
@@ -31,21 +31,21 @@ def status_lines(views: Sequence[NodeView], ascii_only: bool = False, width: int
     return [to_ascii(line) for line in lines] if ascii_only else lines
 
 
-def _node(view: NodeView, ascii_only: bool, width: int | None) -> list[str]:
-    head = f"{symbol(view.state, ascii_only)} {view.name}"
+def _node(view: NodeStatusView, ascii_only: bool, width: int | None) -> list[str]:
+    head = f"{state_symbol(view.state, ascii_only)} {view.name}"
     if view.state is not NodeState.OK:
-        words = f"{head}   {view.state}" + (f": {clean(view.detail)}" if view.detail else "")
+        words = f"{head}   {view.state}" + (f": {sanitize_line(view.detail)}" if view.detail else "")
         if view.attempt is not None:
             words += f"   attempt {view.attempt}" + (f", next try in {view.next_try:.1f} s" if view.next_try else "")
-        return fold(words, width, _INDENT) + _hint(view, width)
-    lines = fold(f"{head}   {memory_words(view.memory)}", width, len(head) + 3)
+        return wrap_line(words, width, _INDENT) + _hint(view, width)
+    lines = wrap_line(f"{head}   {describe_memory(view.memory)}", width, len(head) + 3)
     lines += _switch(view, ascii_only, width)
     if not view.docker_known:
-        return lines + fold(f"    Docker: {clean(view.detail or 'no answer')}", width) + _hint(view, width)
-    return lines + instance_lines(view.instances, ascii_only, width)
+        return lines + wrap_line(f"    Docker: {sanitize_line(view.detail or 'no answer')}", width) + _hint(view, width)
+    return lines + format_instances(view.instances, ascii_only, width)
 
 
-def _switch(view: NodeView, ascii_only: bool, width: int | None) -> list[str]:
+def _switch(view: NodeStatusView, ascii_only: bool, width: int | None) -> list[str]:
     """Return what is said of a switch that goes on there, or was left."""
     if view.switch is None:
         return []
@@ -53,36 +53,40 @@ def _switch(view: NodeView, ascii_only: bool, width: int | None) -> list[str]:
 
     told = underway(view.name, view.switch, is_held=view.switch.is_held)
     said = told.message.removeprefix(f"{view.name}: ")
-    lines = fold(f"    {symbol(Severity.WARNING, ascii_only)} {clean(said)}", width, 6)
-    return lines + [each for one in (told.hint or "").splitlines() for each in fold(f"    try: {clean(one)}", width)]
+    lines = wrap_line(f"    {state_symbol(Severity.WARNING, ascii_only)} {sanitize_line(said)}", width, 6)
+    return lines + [
+        each for one in (told.hint or "").splitlines() for each in wrap_line(f"    try: {sanitize_line(one)}", width)
+    ]
 
 
-def instance_lines(instances: Sequence[InstanceView], ascii_only: bool, width: int | None = None) -> list[str]:
+def format_instances(instances: Sequence[InstanceView], ascii_only: bool, width: int | None = None) -> list[str]:
     """Return a row for each instance, ours first."""
-    blocks = instance_blocks(instances, ascii_only, width)
+    blocks = format_instance_blocks(instances, ascii_only, width)
     return [line for block in blocks for line in block] or ["    nothing runs"]
 
 
-def instance_blocks(instances: Sequence[InstanceView], ascii_only: bool, width: int | None = None) -> list[list[str]]:
+def format_instance_blocks(
+    instances: Sequence[InstanceView], ascii_only: bool, width: int | None = None
+) -> list[list[str]]:
     """Return the row of each instance as one line or, where it is narrow, more; in the order of `in_order`."""
-    return _aligned([_row(instance, ascii_only) for instance in in_order(instances)], width)
+    return _align_columns([_row(instance, ascii_only) for instance in sort_by_owner(instances)], width)
 
 
-def in_order(instances: Sequence[InstanceView]) -> list[InstanceView]:
+def sort_by_owner(instances: Sequence[InstanceView]) -> list[InstanceView]:
     """Return ours first, each group by name."""
     return sorted(instances, key=lambda i: (not i.ours, i.name))
 
 
-def _hint(view: NodeView, width: int | None) -> list[str]:
-    return fold(f"    try: {clean(view.hint)}", width) if view.hint else []
+def _hint(view: NodeStatusView, width: int | None) -> list[str]:
+    return wrap_line(f"    try: {sanitize_line(view.hint)}", width) if view.hint else []
 
 
-def memory_words(memory: Memory | None) -> str:
+def describe_memory(memory: MemoryReading | None) -> str:
     """Return used of total, then what could be had; page cache, as `top` has it, is shown and never counted as used."""
     if memory is None:
         return "memory —"
     words = [
-        f"{memory.used / GIB:.1f} of {gib(memory.total)} used",
+        f"{memory.used / GIB:.1f} of {format_gib(memory.total)} used",
         f"{memory.available / GIB:.1f} available",
         f"{memory_bar(memory, None).page_cache / GIB:.1f} cache",
         f"{memory.free / GIB:.1f} free",
@@ -93,34 +97,46 @@ def memory_words(memory: Memory | None) -> str:
 
 
 def _row(instance: InstanceView, ascii_only: bool) -> list[str]:
-    name = shorten(clean(instance.name), _LONGEST_NAME)
+    name = truncate_text(sanitize_line(instance.name), _LONGEST_NAME)
     if not instance.ours:
         mark = "." if ascii_only else "·"
-        return [f"{mark} {name}", "foreign", gib(instance.memory), clean(instance.image), clean(instance.status)]
+        return [
+            f"{mark} {name}",
+            "foreign",
+            format_gib(instance.memory),
+            sanitize_line(instance.image),
+            sanitize_line(instance.status),
+        ]
     phase = instance.phase or Phase.UNKNOWN
-    state = phase_word(phase)
+    state = phase_name(phase)
     if instance.is_kept:
-        where = clean(_rank(instance) or instance.container)
-        return [f"{symbol(phase, ascii_only)} {name}", state, gib(instance.memory), where, "kept for the way back"]
-    more = step_words(instance.step, ascii_only) or (clean(instance.detail) if instance.detail else "")
+        where = sanitize_line(_rank(instance) or instance.container)
+        return [
+            f"{state_symbol(phase, ascii_only)} {name}",
+            state,
+            format_gib(instance.memory),
+            where,
+            "kept for the way back",
+        ]
+    more = format_step(instance.step, ascii_only) or (sanitize_line(instance.detail) if instance.detail else "")
     return [
-        f"{symbol(phase, ascii_only)} {name}",
+        f"{state_symbol(phase, ascii_only)} {name}",
         state,
-        gib(instance.memory),
-        clean(instance.endpoint or _rank(instance) or instance.image),
-        f"{clean(instance.status)}" + (f"   {more}" if more else ""),
+        format_gib(instance.memory),
+        sanitize_line(instance.endpoint or _rank(instance) or instance.image),
+        f"{sanitize_line(instance.status)}" + (f"   {more}" if more else ""),
     ]
 
 
 def _rank(instance: InstanceView) -> str | None:
     """Return which rank of its model a worker is, None of anything else."""
-    if instance.place is None or instance.place[0] == 0:
+    if instance.rank_position is None or instance.rank_position[0] == 0:
         return None
-    index, count = instance.place
+    index, count = instance.rank_position
     return f"rank {index} of {count}" + (f", head on {instance.nodes[0]}" if instance.nodes else "")
 
 
-def _aligned(rows: list[list[str]], width: int | None) -> list[list[str]]:
+def _align_columns(rows: list[list[str]], width: int | None) -> list[list[str]]:
     """Return the rows in columns; the last two cells of all go to a second line where one row is too wide for one."""
     if not rows:
         return []
@@ -138,7 +154,7 @@ def _aligned(rows: list[list[str]], width: int | None) -> list[list[str]]:
     return [
         [
             " " * _INDENT + "   ".join(cells[:-2]).rstrip(),
-            *fold(" " * (_INDENT + 2) + "   ".join(row[-2:]).rstrip(), width, _INDENT + 2),
+            *wrap_line(" " * (_INDENT + 2) + "   ".join(row[-2:]).rstrip(), width, _INDENT + 2),
         ]
         for cells, row in zip(lines, rows, strict=True)
     ]

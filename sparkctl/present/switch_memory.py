@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import MemoryBar
-from sparkctl.model.switch import NodeChange
+from sparkctl.model.switch import NodeSwitchPlan
 
 
-def before(change: NodeChange, bars: Mapping[NodeName, MemoryBar]) -> MemoryBar | None:
+def memory_before_switch(change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar]) -> MemoryBar | None:
     """Return a Spark's memory now: as it was sampled (``bars``), else by what the plan has looked at, where the page cache
     counts as free; None where neither knows."""
     if (seen := bars.get(change.node)) is not None:
@@ -21,10 +21,10 @@ def before(change: NodeChange, bars: Mapping[NodeName, MemoryBar]) -> MemoryBar 
     return MemoryBar(change.total, free, held, change.total - free - held, 0, free, 0)
 
 
-def after(change: NodeChange, bars: Mapping[NodeName, MemoryBar]) -> MemoryBar | None:
+def memory_after_switch(change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar]) -> MemoryBar | None:
     """Return a Spark's memory once it is done, an estimate: what goes is gone, what comes has what its sum says, and where
     something comes the page cache was dropped. Models are counted as the GPU's. None where nothing is known of it."""
-    now = before(change, bars)
+    now = memory_before_switch(change, bars)
     if now is None or change.available_after is None:
         return None
     used = now.total - max(0, min(now.total, change.available_after))

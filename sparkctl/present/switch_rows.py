@@ -3,77 +3,87 @@
 from __future__ import annotations
 
 from sparkctl.model.sample import MemoryBar
-from sparkctl.model.switch import NodeChange, SwitchPlan, Tenant
-from sparkctl.model.units import gib, spoken
-from sparkctl.present.bars import memory_line
-from sparkctl.present.spans import Row, Span, Tone, row, said
-from sparkctl.present.switch_memory import after, before
-from sparkctl.present.switch_words import kept, summary, why_words
+from sparkctl.model.switch import NodeSwitchPlan, SwitchContainer, SwitchPlan
+from sparkctl.model.units import format_duration, format_gib
+from sparkctl.present.bars import render_memory_bar_line
+from sparkctl.present.spans import Span, TextRow, TextStyle, make_row, sanitized
+from sparkctl.present.switch_memory import memory_after_switch, memory_before_switch
+from sparkctl.present.switch_words import describe_conflicts, describe_rollback_window, summarize_switch_plan
 
 _BAR = 36
 _BESIDE = 40  # columns that the words beside a bar take
 _INDENT = " " * 8
 
 
-def plan_rows(plan: SwitchPlan, columns: int = 80, ascii_only: bool = False) -> list[Row]:
+def format_switch_plan(plan: SwitchPlan, columns: int = 80, ascii_only: bool = False) -> list[TextRow]:
     """Return the whole plan: a picture of each Spark before and after, then what stands against it."""
     if plan.is_there:
-        return [row(said(summary(plan)))]
-    rows: list[Row] = []
+        return [make_row(sanitized(summarize_switch_plan(plan)))]
+    rows: list[TextRow] = []
     for change in plan.changes:
-        rows += [*node_rows(change, columns, ascii_only), ()]
-    usual = "" if plan.seconds is None or not plan.is_possible else f" (usually ready after {spoken(plan.seconds)})"
-    rows.append(row(said(summary(plan) + usual)))
-    rows += [row(said(each)) for each in (kept(plan),) if each is not None]
+        rows += [*format_node_change(change, columns, ascii_only), ()]
+    usual = (
+        ""
+        if plan.seconds is None or not plan.is_possible
+        else f" (usually ready after {format_duration(plan.seconds)})"
+    )
+    rows.append(make_row(sanitized(summarize_switch_plan(plan) + usual)))
+    rows += [make_row(sanitized(each)) for each in (describe_rollback_window(plan),) if each is not None]
     mark = "x" if ascii_only else "✕"
-    rows += [row(Span(f"{mark} ", Tone.BAD), said(one, Tone.BAD)) for one in plan.obstacles]
+    rows += [make_row(Span(f"{mark} ", TextStyle.BAD), sanitized(one, TextStyle.BAD)) for one in plan.obstacles]
     mark = "!" if ascii_only else "▲"
-    rows += [row(Span(f"{mark} ", Tone.ATTENTION), said(one, Tone.ATTENTION)) for one in plan.cautions]
+    rows += [
+        make_row(Span(f"{mark} ", TextStyle.ATTENTION), sanitized(one, TextStyle.ATTENTION)) for one in plan.cautions
+    ]
     return rows
 
 
-def node_rows(change: NodeChange, columns: int = 80, ascii_only: bool = False) -> list[Row]:
+def format_node_change(change: NodeSwitchPlan, columns: int = 80, ascii_only: bool = False) -> list[TextRow]:
     """Return one Spark before and after."""
     cells = max(8, min(_BAR, columns - _BESIDE))
     names = max((len(one.instance) for one in change.tenants), default=0)
     names = max(names, len(change.starts or ""))
-    rows = [row(said(change.node, Tone.TITLE))]
-    rows.append(_memory("now", before(change, {}), cells, ascii_only))
-    rows += [_tenant(one, names) for one in change.tenants]
+    rows = [make_row(sanitized(change.node, TextStyle.TITLE))]
+    rows.append(_memory("now", memory_before_switch(change, {}), cells, ascii_only))
+    rows += [_format_instance(one, names) for one in change.tenants]
     if not change.tenants:
-        rows.append(row(_INDENT, Span("nothing stands here", Tone.LABEL)))
-    rows.append(_memory("then", after(change, {}), cells, ascii_only, expected=True))
-    rows += [_stays(one, names) for one in change.stays]
+        rows.append(make_row(_INDENT, Span("nothing stands here", TextStyle.LABEL)))
+    rows.append(_memory("then", memory_after_switch(change, {}), cells, ascii_only, expected=True))
+    rows += [_format_kept_instance(one, names) for one in change.stays]
     if change.starts is not None:
         need = None if change.fit is None else change.fit.need
-        size = "      not known" if need is None else f"≈ {gib(need):>9}"
-        name = said(f"{change.starts:<{names}}", Tone.TITLE)
-        rows.append(row(_INDENT, name, Span(f"  {size:>11}", Tone.VALUE), Span("  starts", Tone.GOOD)))
+        size = "      not known" if need is None else f"≈ {format_gib(need):>9}"
+        name = sanitized(f"{change.starts:<{names}}", TextStyle.TITLE)
+        rows.append(make_row(_INDENT, name, Span(f"  {size:>11}", TextStyle.VALUE), Span("  starts", TextStyle.GOOD)))
     if change.is_free_after:
-        rows.append(row(_INDENT, Span(f"nothing: {change.node} is free", Tone.GOOD)))
+        rows.append(make_row(_INDENT, Span(f"nothing: {change.node} is free", TextStyle.GOOD)))
     return rows
 
 
-def _tenant(one: Tenant, names: int) -> Row:
-    words = Span(f"  stops: {why_words(one.conflicts)}", Tone.ATTENTION) if one.goes else Span("  stays", Tone.LABEL)
-    foreign = () if one.ours else (Span(", not sparkctl's", Tone.LABEL),)
-    return row(*_name(one, names), words, *foreign)
+def _format_instance(one: SwitchContainer, names: int) -> TextRow:
+    words = (
+        Span(f"  stops: {describe_conflicts(one.conflicts)}", TextStyle.ATTENTION)
+        if one.goes
+        else Span("  stays", TextStyle.LABEL)
+    )
+    foreign = () if one.ours else (Span(", not sparkctl's", TextStyle.LABEL),)
+    return make_row(*_name(one, names), words, *foreign)
 
 
-def _stays(one: Tenant, names: int) -> Row:
-    return row(*_name(one, names), Span("  as before", Tone.LABEL))
+def _format_kept_instance(one: SwitchContainer, names: int) -> TextRow:
+    return make_row(*_name(one, names), Span("  as before", TextStyle.LABEL))
 
 
-def _name(one: Tenant, names: int) -> tuple[Span, ...]:
+def _name(one: SwitchContainer, names: int) -> tuple[Span, ...]:
     rank = "" if one.rank is None else f"  rank {one.rank}"
-    held = "—" if one.held is None else gib(one.held)
+    held = "—" if one.held is None else format_gib(one.held)
     return (
-        Span(_INDENT), said(f"{one.instance:<{names}}", Tone.TITLE), Span(f"  {held:>11}", Tone.VALUE), Span(rank, Tone.LABEL)
+        Span(_INDENT), sanitized(f"{one.instance:<{names}}", TextStyle.TITLE), Span(f"  {held:>11}", TextStyle.VALUE), Span(rank, TextStyle.LABEL)
     )  # fmt: skip
 
 
-def _memory(name: str, bar: MemoryBar | None, cells: int, ascii_only: bool, *, expected: bool = False) -> Row:
+def _memory(name: str, bar: MemoryBar | None, cells: int, ascii_only: bool, *, expected: bool = False) -> TextRow:
     label = f"  {name:<6}"
     if bar is None:
-        return row(Span(label, Tone.LABEL), Span("memory not known", Tone.STALE))
-    return memory_line(label, bar, cells, ascii_only, is_expected=expected)
+        return make_row(Span(label, TextStyle.LABEL), Span("memory not known", TextStyle.STALE))
+    return render_memory_bar_line(label, bar, cells, ascii_only, is_expected=expected)

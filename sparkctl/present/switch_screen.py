@@ -6,31 +6,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import dropwhile
 
-from sparkctl.core.switch_course import StepTaken as Taken
-from sparkctl.core.switch_course import SwitchCourse
-from sparkctl.model.events import Ended, Outcome
+from sparkctl.core.switch_course import SwitchProgress
+from sparkctl.core.switch_course import SwitchStepProgress as Taken
+from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryBar
 from sparkctl.model.switch import SwitchPlan, SwitchStep
-from sparkctl.model.units import clock, spoken
-from sparkctl.present.fold import first_command, within
-from sparkctl.present.frame import filled
-from sparkctl.present.glance import COMING, Glance
-from sparkctl.present.results import result_line
-from sparkctl.present.scrolled import Page, scrolled
-from sparkctl.present.spans import Row, Span, Tone, ends, row, said
-from sparkctl.present.start_parts import start_parts
-from sparkctl.present.switch_picture import pictures
-from sparkctl.present.switch_words import kept, step_words, summary
-from sparkctl.present.symbols import symbol
+from sparkctl.model.units import format_clock, format_duration
+from sparkctl.present.fold import find_command, wrap_line_for_screen
+from sparkctl.present.frame import pad_screen
+from sparkctl.present.glance import TRANSITION_PHASES, NodeTileModel
+from sparkctl.present.results import describe_command_result
+from sparkctl.present.scrolled import ScrollPage, scroll_rows
+from sparkctl.present.spans import Span, TextRow, TextStyle, justify_row, make_row, sanitized
+from sparkctl.present.start_parts import render_startup_progress
+from sparkctl.present.switch_picture import render_switch_plan
+from sparkctl.present.switch_words import describe_rollback_window, describe_switch_step, summarize_switch_plan
+from sparkctl.present.symbols import state_symbol
 from sparkctl.present.tile_parts import Space
 
-WAY = (
+SWITCH_STEPS = (
     SwitchStep.CHECKING, SwitchStep.STOPPING, SwitchStep.RELEASING, SwitchStep.STARTING, SwitchStep.CLEARING, SwitchStep.DONE,
 )  # fmt: skip
-_WAY_BACK = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
+ROLLBACK_STEPS = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
 _REACHED = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)
 _DONE = {
     SwitchStep.CHECKING: "checked", SwitchStep.STOPPING: "stopped", SwitchStep.RELEASING: "released",
@@ -42,7 +42,7 @@ _WORD = 10  # columns of the word for a step that is done
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchScene:
+class SwitchScreenModel:
     """All that the screen shows. ``nodes``: where the new one is wanted, as far as that was said. ``plan`` None: not made yet,
     or it cannot be made, and ``trouble`` is why. ``bars`` is the Sparks' memory now, or as it was when the switch began;
     ``glances`` are what is known of them now; ``now`` in unix seconds. ``course``: a switch that has begun. ``do_key``: by
@@ -55,8 +55,8 @@ class SwitchScene:
     trouble: str | None = None
     hint: str | None = None
     bars: Mapping[NodeName, MemoryBar] = field(default_factory=dict)
-    glances: Mapping[NodeName, Glance] = field(default_factory=dict)
-    course: SwitchCourse | None = None
+    glances: Mapping[NodeName, NodeTileModel] = field(default_factory=dict)
+    course: SwitchProgress | None = None
     now: float = 0.0
     further: int = 0
     ascii_only: bool = False
@@ -64,26 +64,28 @@ class SwitchScene:
     cautions: tuple[tuple[str, str | None], ...] = ()
 
 
-def switch_rows(scene: SwitchScene, columns: int, lines: int) -> Page:
+def render_switch(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollPage:
     """Return exactly ``lines`` rows; what has no room is reached by scrolling."""
     inner = max(20, columns - 2)
     course = scene.course
-    rows: list[Row] = []
+    rows: list[TextRow] = []
     if course is not None:
         if course.end is not None:
-            rows += [*_end(course, course.end, scene, inner), ()]
+            rows += [*_render_result(course, course.end, scene, inner), ()]
         rows += [*_steps(course, scene, inner), ()]
         plan = course.plan
     else:
         plan = scene.plan
-        rows += [*_said(scene, inner), ()]
+        rows += [*_render_plan_summary(scene, inner), ()]
     if plan is not None and not (course is not None and _is_undone(course)):
-        rows += pictures(plan, scene.bars, inner, scene.ascii_only, has_begun=course is not None)
-    page = scrolled(rows, scene.further, lines, scene.ascii_only)
-    return Page(filled([row(" ", *one) for one in page.rows], columns, lines, scene.ascii_only), page.further)
+        rows += render_switch_plan(plan, scene.bars, inner, scene.ascii_only, has_begun=course is not None)
+    page = scroll_rows(rows, scene.further, lines, scene.ascii_only)
+    return ScrollPage(
+        pad_screen([make_row(" ", *one) for one in page.rows], columns, lines, scene.ascii_only), page.further
+    )
 
 
-def _is_undone(course: SwitchCourse) -> bool:
+def _is_undone(course: SwitchProgress) -> bool:
     """Tell whether it is over and came to something else than its plan: that is no picture of these Sparks any more."""
     return course.end is not None and course.end.outcome not in (Outcome.READY, Outcome.DONE)
 
@@ -91,115 +93,128 @@ def _is_undone(course: SwitchCourse) -> bool:
 # --- before ------------------------------------------------------------------------------------------------------------
 
 
-def _said(scene: SwitchScene, columns: int) -> list[Row]:
+def _render_plan_summary(scene: SwitchScreenModel, columns: int) -> list[TextRow]:
     """Return what it comes to, what stands against it, and what to press."""
     if scene.plan is None:
         if scene.trouble is not None:
-            rows = _sentences(scene.trouble, columns, symbol(Severity.PROBLEM, scene.ascii_only), Tone.BAD)
-            return rows + _ways(scene.hint, columns)
-        return [row(Span("looking at the Sparks: what stands there, and what it would meet ...", Tone.STALE))]
+            rows = _sentences(scene.trouble, columns, state_symbol(Severity.PROBLEM, scene.ascii_only), TextStyle.BAD)
+            return rows + _render_hints(scene.hint, columns)
+        return [make_row(Span("looking at the Sparks: what stands there, and what it would meet ...", TextStyle.STALE))]
     plan = scene.plan
-    about = "" if plan.seconds is None else f"about {clock(plan.seconds)} until ready"
-    rows = _sentences(summary(plan), columns, "", Tone.STRONG)
-    bad, caution = (symbol(one, scene.ascii_only) for one in (Severity.PROBLEM, Severity.WARNING))
-    rows += [each for one in plan.obstacles for each in _sentences(one, columns, bad, Tone.BAD)]
-    rows += [each for one in plan.cautions for each in _sentences(one, columns, caution, Tone.ATTENTION)]
+    about = "" if plan.seconds is None else f"about {format_clock(plan.seconds)} until ready"
+    rows = _sentences(summarize_switch_plan(plan), columns, "", TextStyle.STRONG)
+    bad, caution = (state_symbol(one, scene.ascii_only) for one in (Severity.PROBLEM, Severity.WARNING))
+    rows += [each for one in plan.obstacles for each in _sentences(one, columns, bad, TextStyle.BAD)]
+    rows += [each for one in plan.cautions for each in _sentences(one, columns, caution, TextStyle.ATTENTION)]
     for words, hint in scene.cautions:
         if words not in plan.cautions:
-            rows += [*_sentences(words, columns, caution, Tone.ATTENTION), *_ways(hint, columns)]
+            rows += [*_sentences(words, columns, caution, TextStyle.ATTENTION), *_render_hints(hint, columns)]
     if plan.obstacles or plan.is_there:
         return rows
-    if (way_back := kept(plan)) is not None:
-        rows += _sentences(way_back, columns, "", Tone.LABEL)
+    if (way_back := describe_rollback_window(plan)) is not None:
+        rows += _sentences(way_back, columns, "", TextStyle.LABEL)
     if scene.do_key is not None and not scene.is_planning:
-        key = row(Span(scene.do_key, Tone.KEY), Span(" does it, after a question", Tone.LABEL))
-        rows.append(ends(key, row(Span(about, Tone.UNIT)), columns))
+        key = make_row(Span(scene.do_key, TextStyle.KEY), Span(" does it, after a question", TextStyle.LABEL))
+        rows.append(justify_row(key, make_row(Span(about, TextStyle.UNIT)), columns))
     elif scene.is_planning:
-        rows.append(row(Span("being looked at again ...", Tone.STALE)))
+        rows.append(make_row(Span("being looked at again ...", TextStyle.STALE)))
     return rows
 
 
-def _sentences(words: str, columns: int, sign: str, tone: Tone) -> list[Row]:
+def _sentences(words: str, columns: int, sign: str, tone: TextStyle) -> list[TextRow]:
     head = f"{sign} " if sign else ""
-    rows: list[Row] = []
+    rows: list[TextRow] = []
     for line in filter(None, words.splitlines()):
-        for piece in within(said(line).text, max(16, columns - len(head)), 0):
-            rows.append(row(Span(head if not rows or piece == line else " " * len(head), tone), Span(piece, tone)))
+        for piece in wrap_line_for_screen(sanitized(line).text, max(16, columns - len(head)), 0):
+            rows.append(make_row(Span(head if not rows or piece == line else " " * len(head), tone), Span(piece, tone)))
     return rows
 
 
-def _ways(hint: str | None, columns: int) -> list[Row]:
+def _render_hints(hint: str | None, columns: int) -> list[TextRow]:
     """Return what can be done, each way in a row of its own, commands so that they can be copied whole."""
-    rows: list[Row] = []
+    rows: list[TextRow] = []
     for line in filter(None, (hint or "").splitlines()):
-        command = first_command(line)
+        command = find_command(line)
         ways = (
             [line] if command is None or not line.startswith(f"{command}, or ") else [command, line[len(command) + 5 :]]
         )
         for at, way in enumerate(ways):
             head = "  or: " if at else "  try: "
-            told = within(said(way).text, max(16, columns - len(head)), 0)
+            told = wrap_line_for_screen(sanitized(way).text, max(16, columns - len(head)), 0)
             rows += [
-                row(Span(head if not each else " " * len(head), Tone.VALUE), Span(piece, Tone.VALUE))
+                make_row(Span(head if not each else " " * len(head), TextStyle.VALUE), Span(piece, TextStyle.VALUE))
                 for each, piece in enumerate(told)
             ]
     return rows
 
 
-def command_of(scene: SwitchScene) -> str | None:
+def find_offered_command(scene: SwitchScreenModel) -> str | None:
     """Return the first command that the screen offers as a way out, None where it offers none."""
     hints = [scene.hint, *(hint for _, hint in scene.cautions)]
     if scene.course is not None:
         hints = [None if scene.course.end is None else scene.course.end.hint]
     lines = [line for hint in hints if hint for line in hint.splitlines()]
-    return next((one for one in map(first_command, lines) if one is not None), None)
+    return next((one for one in map(find_command, lines) if one is not None), None)
 
 
 # --- its steps ---------------------------------------------------------------------------------------------------------
 
 
-def words_of(step: SwitchStep, course: SwitchCourse, *, is_done: bool = False) -> str:
+def describe_step(step: SwitchStep, course: SwitchProgress, *, is_done: bool = False) -> str:
     """Return what a step of this switch does, or has done."""
     stops = () if course.plan is None else course.plan.stops
-    return step_words(step, course.instance, stops, is_done=is_done)
+    return describe_switch_step(step, course.instance, stops, is_done=is_done)
 
 
-def _steps(course: SwitchCourse, scene: SwitchScene, columns: int) -> list[Row]:
-    rows: list[Row] = []
+def _steps(course: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
+    rows: list[TextRow] = []
     for at, one in enumerate(course.steps):
         if at and one.step in _REACHED and one.proofs and set(one.proofs) <= set(course.steps[at - 1].proofs):
             continue  # the step before it has said so
         is_last = at == len(course.steps) - 1
         rows += _step(one, course, scene, columns, goes_on=is_last and one.ended is None and not course.is_over)
     if not course.is_over:
-        rows += [_coming(step, course, scene.ascii_only) for step in _ahead(course)]
-    return rows or [row(Span("beginning ...", Tone.STALE))]
+        rows += [_render_pending_step(step, course, scene.ascii_only) for step in _pending_steps(course)]
+    return rows or [make_row(Span("beginning ...", TextStyle.STALE))]
 
 
-def _step(one: Taken, course: SwitchCourse, scene: SwitchScene, columns: int, *, goes_on: bool) -> list[Row]:
-    is_asked = one.step is SwitchStep.UNDOING and all(each.step in _WAY_BACK for each in course.steps)
+def _step(
+    one: Taken, course: SwitchProgress, scene: SwitchScreenModel, columns: int, *, goes_on: bool
+) -> list[TextRow]:
+    is_asked = one.step is SwitchStep.UNDOING and all(each.step in ROLLBACK_STEPS for each in course.steps)
     sign, tone = _sign(one, scene.ascii_only, goes_on=goes_on, is_asked=is_asked)
     until = scene.now if goes_on else one.ended
-    taken = "" if until is None or one.step in _REACHED else clock(max(0.0, until - one.began))
-    head, hang = row(Span(f"{sign} ", tone), Span(f"{taken:>5}  ", Tone.VALUE)), _HANG
+    taken = "" if until is None or one.step in _REACHED else format_clock(max(0.0, until - one.began))
+    head, hang = make_row(Span(f"{sign} ", tone), Span(f"{taken:>5}  ", TextStyle.VALUE)), _HANG
     several = len({proof.node for proof in one.proofs}) > 1
     told = [
-        (f"{proof.node}: {proof.text}" if several and proof.node else proof.text, Tone.LABEL) for proof in one.proofs
+        (f"{proof.node}: {proof.text}" if several and proof.node else proof.text, TextStyle.LABEL)
+        for proof in one.proofs
     ]
     if told and one.ended is not None and one.step in _DONE:
-        head, hang = row(*head, Span(f"{_DONE[one.step]:<{_WORD}}", Tone.PLAIN)), _HANG + _WORD
+        head, hang = make_row(*head, Span(f"{_DONE[one.step]:<{_WORD}}", TextStyle.PLAIN)), _HANG + _WORD
     elif not told or one.step not in (SwitchStep.DONE, SwitchStep.RESTORED):  # what proves the last one says it
-        words = words_of(one.step, course, is_done=one.ended is not None)
-        told = told if told and one.step in _REACHED else [(words, Tone.STRONG if goes_on else Tone.PLAIN), *told]
-    lines = [(line, kind) for words, kind in told for line in within(said(words).text, max(16, columns - hang), 0)]
-    rows = [row(*(head if not at else row(" " * hang)), Span(line, kind)) for at, (line, kind) in enumerate(lines)]
+        words = describe_step(one.step, course, is_done=one.ended is not None)
+        told = (
+            told
+            if told and one.step in _REACHED
+            else [(words, TextStyle.STRONG if goes_on else TextStyle.PLAIN), *told]
+        )
+    lines = [
+        (line, kind)
+        for words, kind in told
+        for line in wrap_line_for_screen(sanitized(words).text, max(16, columns - hang), 0)
+    ]
+    rows = [
+        make_row(*(head if not at else make_row(" " * hang)), Span(line, kind)) for at, (line, kind) in enumerate(lines)
+    ]
     return rows + (_live(course, scene, columns) if goes_on else [])
 
 
-def _live(course: SwitchCourse, scene: SwitchScene, columns: int) -> list[Row]:
+def _live(course: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
     """Return how far what is being stopped or started by this step is, on each Spark."""
     old = () if course.plan is None else course.plan.stops
-    rows: list[Row] = []
+    rows: list[TextRow] = []
     space = Space(max(24, columns - _HANG), scene.ascii_only)
     for name, seen in scene.glances.items():
         for one in seen.view.instances:
@@ -207,67 +222,73 @@ def _live(course: SwitchCourse, scene: SwitchScene, columns: int) -> list[Row]:
             is_new = course.step is SwitchStep.STARTING and one.name == course.instance and not stops
             is_old = course.step is SwitchStep.RESTORING and one.name != course.instance and not stops
             goes = course.step is SwitchStep.STOPPING and stops and (not old or one.name in old)
-            if one.ours and one.phase in COMING and (is_new or is_old or goes):
-                rows.append(row(" " * _HANG, said(f"{one.name} on {name}", Tone.LABEL)))
-                rows += [row(" " * _HANG, *each) for part in start_parts(one, seen, space) for each in part.rows]
+            if one.ours and one.phase in TRANSITION_PHASES and (is_new or is_old or goes):
+                rows.append(make_row(" " * _HANG, sanitized(f"{one.name} on {name}", TextStyle.LABEL)))
+                rows += [
+                    make_row(" " * _HANG, *each)
+                    for part in render_startup_progress(one, seen, space)
+                    for each in part.rows
+                ]
     return rows
 
 
-def _sign(one: Taken, ascii_only: bool, *, goes_on: bool, is_asked: bool) -> tuple[str, Tone]:
+def _sign(one: Taken, ascii_only: bool, *, goes_on: bool, is_asked: bool) -> tuple[str, TextStyle]:
     """``is_asked``: nothing failed here, somebody undoes what was left."""
     if one.step in (SwitchStep.UNDOING, SwitchStep.LEFT) and not is_asked:
-        return symbol(Phase.FAILED, ascii_only), Tone.BAD
+        return state_symbol(Phase.FAILED, ascii_only), TextStyle.BAD
     if goes_on:
-        return symbol(Phase.STARTING, ascii_only), Tone.ATTENTION
+        return state_symbol(Phase.STARTING, ascii_only), TextStyle.ATTENTION
     if one.ended is None:
-        return symbol(Phase.FAILED, ascii_only), Tone.BAD
-    return "+" if ascii_only else "✓", Tone.GOOD
+        return state_symbol(Phase.FAILED, ascii_only), TextStyle.BAD
+    return "+" if ascii_only else "✓", TextStyle.GOOD
 
 
-def _ahead(course: SwitchCourse) -> Sequence[SwitchStep]:
+def _pending_steps(course: SwitchProgress) -> Sequence[SwitchStep]:
     step = course.step
     if step is None:
-        return WAY
-    way = _WAY_BACK if step in _WAY_BACK else WAY
+        return SWITCH_STEPS
+    way = ROLLBACK_STEPS if step in ROLLBACK_STEPS else SWITCH_STEPS
     return list(dropwhile(lambda each: each is not step, way))[1:]
 
 
-def _coming(step: SwitchStep, course: SwitchCourse, ascii_only: bool) -> Row:
-    return row(Span(f"{'.' if ascii_only else '·'} {'':5}  {words_of(step, course)}", Tone.STALE))
+def _render_pending_step(step: SwitchStep, course: SwitchProgress, ascii_only: bool) -> TextRow:
+    return make_row(Span(f"{'.' if ascii_only else '·'} {'':5}  {describe_step(step, course)}", TextStyle.STALE))
 
 
 # --- its end -----------------------------------------------------------------------------------------------------------
 
 
-def _end(course: SwitchCourse, end: Ended, scene: SwitchScene, columns: int) -> list[Row]:
+def _render_result(course: SwitchProgress, end: CommandEnded, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
     """Return how it ended: ready, or why not, and what became of the one before."""
     if end.outcome in (Outcome.READY, Outcome.DONE):
-        words, tone = result_line("switch", end, [end.node] if end.node else [], (), scene.ascii_only)
+        words, tone = describe_command_result("switch", end, [end.node] if end.node else [], (), scene.ascii_only)
         rows = _sentences(words, columns, "", tone)
-        return [*rows, row(Span(f"{spoken(end.seconds)} in all", Tone.LABEL))]
-    bad = symbol(Phase.FAILED, scene.ascii_only)
-    rows = _restored(course, scene, columns)
+        return [*rows, make_row(Span(f"{format_duration(end.seconds)} in all", TextStyle.LABEL))]
+    bad = state_symbol(Phase.FAILED, scene.ascii_only)
+    rows = _render_rollback(course, scene, columns)
     has_story = end.verdict is not None
     if end.verdict is not None:
-        rows += _sentences(f"{course.instance} failed: {end.verdict.summary}", columns, bad, Tone.BAD)
+        rows += _sentences(f"{course.instance} failed: {end.verdict.summary}", columns, bad, TextStyle.BAD)
         for proof in end.verdict.evidence[:1]:
-            told = _sentences(f"{proof.place}: {proof.text}", columns, " ", Tone.VALUE)
+            told = _sentences(f"{proof.place}: {proof.text}", columns, " ", TextStyle.VALUE)
             rows += told[:_PROOF]
             if len(told) > _PROOF:
-                rows[-1] = (*rows[-1], Span(" .." if scene.ascii_only else " …", Tone.LABEL))
-        rows += _ways(end.verdict.remedy, columns)
+                rows[-1] = (*rows[-1], Span(" .." if scene.ascii_only else " …", TextStyle.LABEL))
+        rows += _render_hints(end.verdict.remedy, columns)
     if end.message is not None and not (has_story and course.steps[-1].step is SwitchStep.RESTORED):
-        rows += _sentences(end.message, columns, " " if has_story else bad, Tone.ATTENTION if rows else Tone.BAD)
-    rows += _ways(end.hint, columns)
-    return rows or _sentences(f"{end.outcome} after {spoken(end.seconds)}", columns, bad, Tone.BAD)
+        rows += _sentences(
+            end.message, columns, " " if has_story else bad, TextStyle.ATTENTION if rows else TextStyle.BAD
+        )
+    rows += _render_hints(end.hint, columns)
+    return rows or _sentences(f"{end.outcome} after {format_duration(end.seconds)}", columns, bad, TextStyle.BAD)
 
 
-def _restored(course: SwitchCourse, scene: SwitchScene, columns: int) -> list[Row]:
+def _render_rollback(course: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
     """Return that the one before serves again, and what proves it: that is what an owner wants to know first."""
     restored = next((one for one in course.steps if one.step is SwitchStep.RESTORED), None)
     if restored is None:
         return []
-    old = words_of(SwitchStep.RESTORED, course, is_done=True)
+    old = describe_step(SwitchStep.RESTORED, course, is_done=True)
     proofs = "; ".join(one.text for one in restored.proofs)
     said = proofs if proofs.startswith(old) else f"{old}: {proofs}" if proofs else old
-    return _sentences(said, columns, symbol(Phase.READY, scene.ascii_only), Tone.GOOD)
+    return _sentences(said, columns, state_symbol(Phase.READY, scene.ascii_only), TextStyle.GOOD)

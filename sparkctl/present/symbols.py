@@ -54,12 +54,12 @@ def to_ascii(line: str) -> str:
     return line.replace(" · ", ", ").translate(_ASCII).encode("ascii", "replace").decode("ascii")
 
 
-def symbol(state: Phase | NodeState | Severity, ascii_only: bool = False) -> str:
+def state_symbol(state: Phase | NodeState | Severity, ascii_only: bool = False) -> str:
     """Return the one character for a state."""
     return _SYMBOLS[state][1 if ascii_only else 0]
 
 
-def bar(fraction: float, width: int = 10, ascii_only: bool = False) -> str:
+def progress_bar(fraction: float, width: int = 10, ascii_only: bool = False) -> str:
     """Return a progress bar of ``width`` cells for 0..1, in eighths of a cell."""
     fraction = min(1.0, max(0.0, fraction))
     if ascii_only:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparkctl.core.bandwidth import Bandwidth, of_instance, of_node, why_blank
-from sparkctl.core.links import idle_functions
-from sparkctl.core.record import plain
-from sparkctl.core.store import LoadView
+from sparkctl.core.bandwidth import Bandwidth, estimate_instance_bandwidth, explain_missing_estimate, get_node_bandwidth
+from sparkctl.core.links import find_idle_lanes
+from sparkctl.core.record import to_json_data
+from sparkctl.core.store import NodeTelemetryView
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.sample import RdmaPort
+from sparkctl.model.sample import RdmaLane
 
 
-def top_document(views: Sequence[LoadView]) -> dict[str, object]:
+def build_top_json(views: Sequence[NodeTelemetryView]) -> dict[str, object]:
     """Return the document of ``top --json``."""
     return {
         "schema": 1,
@@ -21,36 +21,42 @@ def top_document(views: Sequence[LoadView]) -> dict[str, object]:
     }
 
 
-def _node(view: LoadView) -> dict[str, object]:
-    sample = plain(view.sample) if view.sample is not None else {}
+def _node(view: NodeTelemetryView) -> dict[str, object]:
+    sample = to_json_data(view.sample) if view.sample is not None else {}
     assert isinstance(sample, dict)
     head: dict[str, object] = {"name": view.name, "state": view.state.value, "detail": view.detail, "hint": view.hint}
     head |= {
         "when": round(view.when, 3),
         "docker_known": view.docker_known,
-        "instances_seen": plain(view.instances_seen),
+        "instances_seen": to_json_data(view.instances_seen),
     }
     if view.sample is not None:
-        idle = idle_functions(view.sample.rdma or ())
+        idle = find_idle_lanes(view.sample.rdma or ())
         sample["rdma"] = [_port(port, idle) for port in view.sample.rdma or ()]
-    tail = {"memory": plain(view.memory), "bandwidth": _bandwidth(of_node(view)), "findings": plain(view.findings)}
+    tail = {
+        "memory": to_json_data(view.memory),
+        "bandwidth": _bandwidth(get_node_bandwidth(view)),
+        "findings": to_json_data(view.findings),
+    }
     return head | sample | tail
 
 
-def _port(port: RdmaPort, idle: dict[str, str]) -> dict[str, object]:
-    body = plain(port)
+def _port(port: RdmaLane, idle: dict[str, str]) -> dict[str, object]:
+    body = to_json_data(port)
     assert isinstance(body, dict)
     return body | {"errors": dict(port.errors), "idle_while": idle.get(port.name)}
 
 
-def _instance(one: InstanceView, view: LoadView) -> dict[str, object]:
-    body = plain(one)
+def _instance(one: InstanceView, view: NodeTelemetryView) -> dict[str, object]:
+    body = to_json_data(one)
     assert isinstance(body, dict)
-    read = of_instance(one, view)
-    body |= {"seen": plain(view.instances_seen), "bandwidth": _bandwidth(read), "bandwidth_blank": None}
+    read = estimate_instance_bandwidth(one, view)
+    body |= {"seen": to_json_data(view.instances_seen), "bandwidth": _bandwidth(read), "bandwidth_blank": None}
     if one.ours and read is None:
         counted = "the GPU's own counter says it: bandwidth of the node"
-        body["bandwidth_blank"] = counted if of_node(view) is not None else why_blank(one.numbers, one.per_step)
+        body["bandwidth_blank"] = (
+            counted if get_node_bandwidth(view) is not None else explain_missing_estimate(one.numbers, one.per_step)
+        )
     return body
 
 
@@ -58,12 +64,12 @@ def _bandwidth(seen: Bandwidth | None) -> dict[str, object] | None:
     """Return bytes/s from low to high, shares of what the memory can do, and how it was found."""
     if seen is None:
         return None
-    shares = {"of_measured": _rounded(seen.of_measured(), 3), "of_spec": _rounded(seen.of_spec(), 3)}
+    shares = {"of_measured": _round_pair(seen.of_measured(), 3), "of_spec": _round_pair(seen.of_spec(), 3)}
     why = {"plausible": seen.plausible, "suspect": seen.suspect, "explanation": list(seen.explain())}
-    low, high = _rounded((seen.low, seen.high), -8) or (None, None)
+    low, high = _round_pair((seen.low, seen.high), -8) or (None, None)
     return {"low": low, "high": high, "source": seen.source.value, **shares, **why}
 
 
-def _rounded(pair: tuple[float, float] | None, places: int) -> tuple[float, float] | None:
+def _round_pair(pair: tuple[float, float] | None, places: int) -> tuple[float, float] | None:
     """Return no more digits than such a figure has; the same in a recording, whose inputs are rounded."""
     return None if pair is None else (round(pair[0], places), round(pair[1], places))

@@ -41,6 +41,6 @@ WHY: dict[Kind, str] = {
 }  # fmt: skip
 
 
-def why(check: str) -> str | None:
+def explain_finding(check: str) -> str | None:
     """Return why a check matters; None for one that this version does not know."""
     return WHY[Kind(check)] if check in set(Kind) else None

@@ -7,50 +7,52 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sparkctl.core.store import LoadView
-from sparkctl.model.events import Ended
+from sparkctl.core.store import NodeTelemetryView
+from sparkctl.model.events import CommandEnded
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.text import clean, clean_lines
-from sparkctl.present.findings import trouble_lines
-from sparkctl.present.happened import Happening
-from sparkctl.present.sentences import verdict_lines
-from sparkctl.present.spans import Row, Tone, row, said
-from sparkctl.present.symbols import symbol
+from sparkctl.model.text import sanitize_line, sanitize_lines
+from sparkctl.present.findings import format_node_findings
+from sparkctl.present.happened import EventLogEntry
+from sparkctl.present.sentences import format_verdict
+from sparkctl.present.spans import TextRow, TextStyle, make_row, sanitized
+from sparkctl.present.symbols import state_symbol
 
-_BAD = (Tone.BAD, Tone.ATTENTION)
+_BAD = (TextStyle.BAD, TextStyle.ATTENTION)
 _MOST_ACTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
+class NodeProblems:
     """What is told about one node at ``now``, unix seconds by its own clock. ``view`` may be None: nothing is known.
 
     ``ends``: how starts ended, by instance. ``notices``: what the last things done there have led to. ``fault`` and
     ``hint``: of the config.
     """
 
-    view: LoadView | None
+    view: NodeTelemetryView | None
     now: float
-    ends: Mapping[str, Ended]
-    happened: Sequence[Happening] = ()
-    notices: Sequence[tuple[str, Tone]] = ()
+    ends: Mapping[str, CommandEnded]
+    happened: Sequence[EventLogEntry] = ()
+    notices: Sequence[tuple[str, TextStyle]] = ()
     fault: str | None = None
     hint: str | None = None
 
     @property
     def is_more_than_findings(self) -> bool:
         """Tell whether there is anything that is no finding."""
-        return bool(self.fault or self.is_away or self.failed or self.acts or self.bad_notices)
+        return bool(
+            self.fault or self.is_unreachable or self.failed_instances or self.guard_actions or self.bad_notices
+        )
 
     @property
-    def is_away(self) -> bool:
+    def is_unreachable(self) -> bool:
         """Tell whether the node does not answer, and why is known."""
         return self.view is not None and self.view.state is not NodeState.OK and bool(self.view.detail)
 
     @property
-    def failed(self) -> tuple[tuple[str, Ended | None, str | None], ...]:
+    def failed_instances(self) -> tuple[tuple[str, CommandEnded | None, str | None], ...]:
         """The instances that failed: name, how where that is known, and the words of its last phase."""
         there = {one.name: one for one in (self.view.instances if self.view else ())}
         listed = {name: one for name, one in there.items() if one.ours and one.phase is Phase.FAILED}
@@ -61,7 +63,7 @@ class Wrong:
         )
 
     @property
-    def acts(self) -> tuple[Happening, ...]:
+    def guard_actions(self) -> tuple[EventLogEntry, ...]:
         """What the guard warned of or did lately, the latest last."""
         mine = [one for one in self.happened if self.view is not None and one.node == self.view.name]
         return tuple(one for one in mine if one.what[0] == "guard" and one.tone in _BAD)[-_MOST_ACTS:]
@@ -69,46 +71,46 @@ class Wrong:
     @property
     def bad_notices(self) -> tuple[str, ...]:
         """The notices of what went wrong, but for those that are told here in full."""
-        failed = [name for name, end, _ in self.failed if end is not None]
+        failed = [name for name, end, _ in self.failed_instances if end is not None]
         return tuple(
             words for words, tone in self.notices
             if tone in _BAD and "guard: " not in words and not any(f" {name} failed" in words for name in failed)
         )  # fmt: skip
 
 
-def wrong_rows(wrong: Wrong, columns: int, ascii_only: bool = False) -> list[Row]:
+def render_problems(wrong: NodeProblems, columns: int, ascii_only: bool = False) -> list[TextRow]:
     """Return all of it, each part with its sign."""
-    bad, warned = symbol(Phase.FAILED, ascii_only), symbol(Severity.WARNING, ascii_only)
+    bad, warned = state_symbol(Phase.FAILED, ascii_only), state_symbol(Severity.WARNING, ascii_only)
     blocks: list[list[str]] = []
     if wrong.fault:
-        lines = [f"{bad} the config is not taken in; what was read before it stays", *clean_lines(wrong.fault)]
-        blocks.append([*lines, *([f"try: {clean(wrong.hint)}"] if wrong.hint else [])])
+        lines = [f"{bad} the config is not taken in; what was read before it stays", *sanitize_lines(wrong.fault)]
+        blocks.append([*lines, *([f"try: {sanitize_line(wrong.hint)}"] if wrong.hint else [])])
     view = wrong.view
-    if wrong.is_away and view is not None:
-        lines = [f"{bad} {view.state}: {clean(view.detail or '')}"]
-        blocks.append([*lines, *([f"try: {clean(view.hint)}"] if view.hint else [])])
-    for name, end, detail in wrong.failed:
-        head = f"{bad} {clean(name)} failed"
+    if wrong.is_unreachable and view is not None:
+        lines = [f"{bad} {view.state}: {sanitize_line(view.detail or '')}"]
+        blocks.append([*lines, *([f"try: {sanitize_line(view.hint)}"] if view.hint else [])])
+    for name, end, detail in wrong.failed_instances:
+        head = f"{bad} {sanitize_line(name)} failed"
         if end is not None and end.verdict is not None:
-            blocks.append([head, *verdict_lines(end.verdict, name, None if view is None else view.name)])
+            blocks.append([head, *format_verdict(end.verdict, name, None if view is None else view.name)])
         else:
-            blocks.append([head + (f": {clean(detail)}" if detail else "; enter on it says why")])
-    for one in wrong.acts:
+            blocks.append([head + (f": {sanitize_line(detail)}" if detail else "; enter on it says why")])
+    for one in wrong.guard_actions:
         when = time.strftime("%H:%M:%S", time.localtime(one.when))
-        blocks.append([f"{bad if one.tone is Tone.BAD else warned} guard, {when}: {clean(one.text)}"])
-    blocks += [[clean(words)] for words in wrong.bad_notices]
+        blocks.append([f"{bad if one.tone is TextStyle.BAD else warned} guard, {when}: {sanitize_line(one.text)}"])
+    blocks += [[sanitize_line(words)] for words in wrong.bad_notices]
     lines = [
         part
         for block in blocks
         for at, line in enumerate(block)
-        for part in _folded(line.strip(), " " * (6 if at else 4), columns)
+        for part in _wrap_text(line.strip(), " " * (6 if at else 4), columns)
     ]
     if view is not None:
-        lines += trouble_lines(view.findings, wrong.now, ascii_only, columns)
-    return [row(said(line)) for line in lines]
+        lines += format_node_findings(view.findings, wrong.now, ascii_only, columns)
+    return [make_row(sanitized(line)) for line in lines]
 
 
-def _folded(line: str, indent: str, columns: int) -> list[str]:
+def _wrap_text(line: str, indent: str, columns: int) -> list[str]:
     """Return a line as lines; a word that is longer than one, as the path of a file is, goes on in the next."""
     wide = max(20, columns)
     return textwrap.wrap(line, wide, initial_indent=indent, subsequent_indent=" " * 6, break_on_hyphens=False)

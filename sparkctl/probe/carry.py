@@ -49,32 +49,32 @@ _children: list[subprocess.Popen[bytes]] = []
 _loads: list[ImageLoad] = []
 
 
-class Broken(Exception):
+class PeerLost(Exception):
     """A stream cannot go on. ``errno`` as of an OSError, where there is one that says as much."""
 
     errno: int | None = None
     kind = "broken"
 
 
-class Lost(Broken):
+class Lost(PeerLost):
     """The other end is gone; it knows better why."""
 
     kind = "lost"
 
 
-class Tampered(Broken):
+class Tampered(PeerLost):
     """What came is not from the other end, or was changed on its way."""
 
     kind = "tampered"
 
 
-class Unsafe(Broken):
+class Unsafe(PeerLost):
     """Something lies in the way that nothing is written through."""
 
     errno = errno.ELOOP
 
 
-def tell(**words: Any) -> None:
+def write_message(**words: Any) -> None:
     """Print one line for the operator."""
     line = json.dumps(words).encode() + b"\n"
     with _TOLD:
@@ -82,9 +82,9 @@ def tell(**words: Any) -> None:
             line = line[os.write(1, line) :]  # what a pipe takes at once stays one line beside those of other processes
 
 
-def tell_error(error: Broken | OSError) -> None:
+def tell_error(error: PeerLost | OSError) -> None:
     """Print what went wrong."""
-    tell(error=str(error)[:2000], number=error.errno, kind=getattr(error, "kind", "broken"))
+    write_message(error=str(error)[:2000], number=error.errno, kind=getattr(error, "kind", "broken"))
 
 
 def leave(status: int) -> None:
@@ -281,7 +281,7 @@ class Listener:
         """Take whoever proves to be the other end."""
         try:
             stream = self.handshake.greet(link)
-        except (Broken, OSError):
+        except (PeerLost, OSError):
             link.close()
             return
         finally:
@@ -309,7 +309,7 @@ def open_port(address: str) -> socket.socket:
     return server
 
 
-def dial(way: list[Any], handshake: Handshake) -> Stream:
+def connect_streams(way: list[Any], handshake: Handshake) -> Stream:
     """Connect by a way [own address, address, port, own interface]. Raises `Tampered`; where nobody is reached, it tells
     and ends."""
     own, address, port, interface = way
@@ -324,7 +324,7 @@ def dial(way: list[Any], handshake: Handshake) -> Stream:
     except Tampered as error:
         raise Tampered(f"{own} to {address}:{port}: {error}") from error
     except (Lost, OSError) as error:
-        tell(unreachable=f"{own} to {address}:{port}: {error}")
+        write_message(unreachable=f"{own} to {address}:{port}: {error}")
         leave(3)
         raise
 
@@ -426,25 +426,25 @@ def remove_stale_parts(folder: int, job: Job) -> None:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def forget(file: Any, start: int, length: int) -> None:
+def drop_page_cache(file: Any, start: int, length: int) -> None:
     """Leave no page cache behind: on a Spark it is the GPU's memory, too."""
     with contextlib.suppress(AttributeError, OSError):
         os.posix_fadvise(file.fileno(), start, length, os.POSIX_FADV_DONTNEED)
 
 
-def digest(file: Any, upto: int, sha: Any) -> None:
+def hash_prefix(file: Any, upto: int, sha: Any) -> None:
     """Take the first ``upto`` bytes into a sum."""
     at, told = 0, time.monotonic()
     while at < upto:
         data = file.read(min(CHUNK, upto - at))
         if not data:
-            raise Broken("a file became shorter while it was read")
+            raise PeerLost("a file became shorter while it was read")
         sha.update(data)
-        forget(file, at, len(data))
+        drop_page_cache(file, at, len(data))
         at += len(data)
         if time.monotonic() - told > BUSY:
             told = time.monotonic()
-            tell(busy=at)
+            write_message(busy=at)
 
 
 class Sender:
@@ -470,13 +470,13 @@ class Sender:
             if "image" in job:
                 self._image(stream, job)
             elif "seconds" in job:
-                return self._load(stream.strip(), job)
+                return self._measure_bandwidth(stream.strip(), job)
             elif "echoes" in job:
-                return self._echo(stream.strip(), job)
+                return self._measure_latency(stream.strip(), job)
             else:
                 self._file(stream, job)
 
-    def _echo(self, link: socket.socket, job: Job) -> None:
+    def _measure_latency(self, link: socket.socket, job: Job) -> None:
         """Tell the median time that a byte takes there and back."""
         took = []
         for _ in range(job["echoes"]):
@@ -486,18 +486,18 @@ class Sender:
                 if not link.recv(1):
                     raise Lost("the other end has gone")
             took.append(time.perf_counter() - began)
-        tell(sent=job["n"], median=sorted(took)[len(took) // 2])
+        write_message(sent=job["n"], median=sorted(took)[len(took) // 2])
 
     def _file(self, stream: Stream, job: Job) -> None:
         (offset,) = struct.unpack(">q", stream.take(8))
         if not 0 <= offset <= job["size"]:
-            raise Broken("the other end asks for what a file does not have")
+            raise PeerLost("the other end asks for what a file does not have")
         sha = hashlib.sha256()
         with open(open_plain(job["path"], os.O_RDONLY), "rb") as file:
             about = os.fstat(file.fileno())
             if (about.st_size, about.st_mtime_ns) != (job["size"], job["mtime"]):
-                raise Broken(f"{job['path']} has changed since it was looked at")
-            digest(file, offset, sha)
+                raise PeerLost(f"{job['path']} has changed since it was looked at")
+            hash_prefix(file, offset, sha)
             stream.wait(SUMMING)
             stream.take(1)  # the other end has gone through what it has, too
             stream.wait(PATIENCE)
@@ -505,12 +505,12 @@ class Sender:
             while at < job["size"]:
                 data = file.read(min(CHUNK, job["size"] - at))
                 if not data:
-                    raise Broken(f"{job['path']} became shorter while it was read")
+                    raise PeerLost(f"{job['path']} became shorter while it was read")
                 stream.send(data)
                 sha.update(data)
-                forget(file, at, len(data))
+                drop_page_cache(file, at, len(data))
                 at += len(data)
-        tell(sent=job["n"], sum=sha.hexdigest())
+        write_message(sent=job["n"], sum=sha.hexdigest())
 
     def _image(self, stream: Stream, job: Job) -> None:
         child = subprocess.Popen(["docker", "save", job["image"]], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -523,9 +523,9 @@ class Sender:
         said = child.stderr.read().decode("utf-8", "replace")[-400:].strip()
         status = child.wait()
         stream.send(struct.pack(">i", 0 if status == 0 else -1))
-        tell(sent=job["n"], status=status, said=said)
+        write_message(sent=job["n"], status=status, said=said)
 
-    def _load(self, link: socket.socket, job: Job) -> None:
+    def _measure_bandwidth(self, link: socket.socket, job: Job) -> None:
         """Bytes of no meaning for so many seconds, and no more than so many."""
         data, sent = bytes(1 << 20), 0
         end = time.monotonic() + job["seconds"]
@@ -535,7 +535,7 @@ class Sender:
                 link.sendall(data)
                 sent += len(data)
             link.shutdown(socket.SHUT_WR)
-        tell(sent=job["n"], bytes=sent, took=time.monotonic() - began)
+        write_message(sent=job["n"], bytes=sent, took=time.monotonic() - began)
 
 
 class Receiver:
@@ -563,12 +563,12 @@ class Receiver:
                 return None
             job = self.jobs.get(wanted)
             if job is None or wanted in self.begun:
-                raise Broken("the other end sends what nobody asked for")
+                raise PeerLost("the other end sends what nobody asked for")
             self.begun.add(wanted)
             if "image" in job:
                 self._image(stream, job)
             elif "seconds" in job:
-                return self._load(stream.strip(), job)
+                return self._measure_bandwidth(stream.strip(), job)
             elif "echoes" in job:
                 return self._echo(stream.strip())
             else:
@@ -588,20 +588,20 @@ class Receiver:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise Broken("the other end sends a file twice at a time") from None
+                raise PeerLost("the other end sends a file twice at a time") from None
             have = os.fstat(file.fileno()).st_size
             if have > job["size"]:
                 file.truncate(0)
                 have = 0
             stream.send(struct.pack(">q", have))
-            digest(file, have, sha)
+            hash_prefix(file, have, sha)
             stream.send(b"g")
             stream.wait(SUMMING)  # until the other end has gone through as much
             self._fill(stream, file, have, job["size"], sha)
             stream.wait(PATIENCE)
             os.fsync(file.fileno())
-            forget(file, 0, 0)
-        tell(got=job["n"], sum=sha.hexdigest())
+            drop_page_cache(file, 0, 0)
+        write_message(got=job["n"], sum=sha.hexdigest())
 
     def _fill(self, stream: Stream, file: Any, at: int, size: int, sha: Any) -> None:
         buffer = memoryview(bytearray(CHUNK))
@@ -618,7 +618,7 @@ class Receiver:
             self.seen(len(data))
             if at - flushed >= FLUSH:
                 os.fdatasync(file.fileno())
-                forget(file, flushed, at - flushed)
+                drop_page_cache(file, flushed, at - flushed)
                 flushed = at
 
     def _image(self, stream: Stream, job: Job) -> None:
@@ -637,22 +637,22 @@ class Receiver:
                     self.seen(len(data))
         except BrokenPipeError:
             pass  # docker load has ended, and says why
-        except Broken:
+        except PeerLost:
             load.end(is_refused=True)
             raise
         status, words, refused = load.end(is_refused=length < 0)
-        tell(got=job["n"], status=status if length >= 0 else -1, said=words, refused=refused)
+        write_message(got=job["n"], status=status if length >= 0 else -1, said=words, refused=refused)
 
-    def _load(self, link: socket.socket, job: Job) -> None:
+    def _measure_bandwidth(self, link: socket.socket, job: Job) -> None:
         buffer = bytearray(CHUNK)
         count, began = 0, time.monotonic()
         with stream_errors():
             while got := link.recv_into(buffer):
                 count += got
                 self.seen(got)
-        tell(got=job["n"], bytes=count, took=time.monotonic() - began)
+        write_message(got=job["n"], bytes=count, took=time.monotonic() - began)
 
-    def settle(self, words: dict[str, Any]) -> None:
+    def finish_files(self, words: dict[str, Any]) -> None:
         """Do what the operator decides about what has come."""
         if "keep" in words:
             job = self.jobs[words["keep"]]
@@ -661,21 +661,21 @@ class Receiver:
                     os.fchmod(part.fileno(), job["mode"] | 0o600)
                     os.utime(part.fileno(), ns=(job["mtime"], job["mtime"]))
                 os.replace(part_name(job), leaf, src_dir_fd=folder, dst_dir_fd=folder)
-            tell(kept=words["keep"])
+            write_message(kept=words["keep"])
         elif "drop" in words:
             job = self.jobs[words["drop"]]
             with open_parent(job) as (folder, _):
                 os.unlink(part_name(job), dir_fd=folder)
-            tell(dropped=words["drop"])
+            write_message(dropped=words["drop"])
         elif "touch" in words:
             for each in words["touch"]:
                 with open_parent(each) as (folder, leaf):
                     os.utime(leaf, ns=(each["mtime"], each["mtime"]), dir_fd=folder, follow_symlinks=False)
-            tell(touched=len(words["touch"]))
+            write_message(touched=len(words["touch"]))
         elif "links" in words:
             for each in words["links"]:
                 make_link(each)
-            tell(linked=len(words["links"]))
+            write_message(linked=len(words["links"]))
 
 
 def make_link(link: Job) -> None:
@@ -708,9 +708,9 @@ def ask_docker(*words: str) -> str:
     try:
         done = subprocess.run(["docker", *words], capture_output=True, timeout=120)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Broken(f"docker {words[0]}: {error}") from error
+        raise PeerLost(f"docker {words[0]}: {error}") from error
     if done.returncode:
-        raise Broken(f"docker {words[0]}: {done.stderr.decode('utf-8', 'replace')[-400:].strip()}")
+        raise PeerLost(f"docker {words[0]}: {done.stderr.decode('utf-8', 'replace')[-400:].strip()}")
     return done.stdout.decode("utf-8", "replace")
 
 
@@ -801,7 +801,7 @@ class ImageLoad:
         worker.join(LOADING)
 
     def _end_quietly(self) -> None:
-        with contextlib.suppress(Broken, OSError, ValueError):
+        with contextlib.suppress(PeerLost, OSError, ValueError):
             self.end(is_refused=not self.is_ending)
 
 
@@ -820,7 +820,7 @@ def open_file(job: Job) -> Iterator[Any]:
         yield file
 
 
-def sums(files: list[Job]) -> None:
+def hash_files(files: list[Job]) -> None:
     """Tell the sum of each file, two at a time."""
     work: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in range(len(files)):
@@ -835,23 +835,23 @@ def sums(files: list[Job]) -> None:
             sha = hashlib.sha256()
             try:
                 with open_file(files[number]) as file:
-                    digest(file, os.fstat(file.fileno()).st_size, sha)
-                tell(summed=number, sum=sha.hexdigest())
-            except (OSError, Broken):
-                tell(summed=number, sum=None)
+                    hash_prefix(file, os.fstat(file.fileno()).st_size, sha)
+                write_message(summed=number, sum=sha.hexdigest())
+            except (OSError, PeerLost):
+                write_message(summed=number, sum=None)
 
     threads = [threading.Thread(target=go, daemon=True) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    tell(done=True)
+    write_message(done=True)
 
 
 # --- main -------------------------------------------------------------------------------------------------------------
 
 
-def one_at_a_time(name: str | None) -> Any:
+def hold_receiver_lock(name: str | None) -> Any:
     """Hold a lock for as long as we live, so that two receivers never write the same part."""
     if name is None:
         return None
@@ -862,7 +862,7 @@ def one_at_a_time(name: str | None) -> Any:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        tell(taken=True)
+        write_message(taken=True)
         leave(4)
     return lock
 
@@ -870,12 +870,12 @@ def one_at_a_time(name: str | None) -> Any:
 def run(request: dict[str, Any], other_words: queue.SimpleQueue[dict[str, Any]]) -> None:
     """Be one end until all is done and settled."""
     is_sender, count = request["role"] == "send", request["streams"]
-    held = one_at_a_time(request.get("lock"))
+    held = hold_receiver_lock(request.get("lock"))
     end: Any = Sender(request["jobs"]) if is_sender else Receiver(request["jobs"], count)
     handshake = Handshake(request["tls"], is_sender)
     servers = [open_port(address) for address in request.get("listen", ())]
     if servers:
-        tell(ports=[server.getsockname()[1] for server in servers])
+        write_message(ports=[server.getsockname()[1] for server in servers])
 
     def work(number: int) -> None:
         """Be one stream, from its first byte to its last."""
@@ -883,12 +883,12 @@ def run(request: dict[str, Any], other_words: queue.SimpleQueue[dict[str, Any]])
             if servers:
                 stream = Listener(servers[number], request["peers"], handshake).accept(request.get("meeting", MEETING))
             else:
-                stream = dial(request["dial"][number], handshake)
+                stream = connect_streams(request["dial"][number], handshake)
             try:
                 end.serve(stream, number)
             finally:
                 stream.close()
-        except (Broken, OSError) as error:
+        except (PeerLost, OSError) as error:
             tell_error(error)
             leave(5)
 
@@ -906,7 +906,7 @@ def run(request: dict[str, Any], other_words: queue.SimpleQueue[dict[str, Any]])
             worker.join()
     else:
         _receive(end, workers, other_words)
-    tell(done=True)
+    write_message(done=True)
     del held
 
 
@@ -946,7 +946,7 @@ def await_worker(pid: int) -> None:
     """Return when a stream is done; where it was not, end as it did: it has told why, if it could."""
     _, status = os.waitpid(pid, 0)
     if os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 7:
-        tell_error(Broken(f"one of its processes was ended (status {status})"))
+        tell_error(PeerLost(f"one of its processes was ended (status {status})"))
     if status:
         leave(5)
 
@@ -961,10 +961,10 @@ def _receive(end: Receiver, threads: list[threading.Thread], other_words: queue.
         if "end" in words:
             break
         if words:
-            end.settle(words)
+            end.finish_files(words)
         if end.bytes != told and (not words or end.bytes - told > 64 << 20):
             told = end.bytes
-            tell(at=told)
+            write_message(at=told)
     for thread in threads:
         thread.join()
 
@@ -978,7 +978,7 @@ def hear(other_words: queue.SimpleQueue[dict[str, Any]]) -> None:
 
 def report_thread_failure(failure: Any) -> None:
     """Say what nobody expected, and end: a thread that dies alone would leave the other end waiting."""
-    tell(error=f"{failure.exc_type.__name__}: {failure.exc_value}", number=None, kind="broken")
+    write_message(error=f"{failure.exc_type.__name__}: {failure.exc_value}", number=None, kind="broken")
     leave(7)
 
 
@@ -990,10 +990,10 @@ def main() -> None:
     try:
         if request["role"] == "sum":
             threading.Thread(target=hear, args=(other_words,), daemon=True).start()
-            sums(request["files"])
+            hash_files(request["files"])
         else:
             run(request, other_words)
-    except (Broken, OSError) as error:
+    except (PeerLost, OSError) as error:
         tell_error(error)
         leave(5)
     leave(0)

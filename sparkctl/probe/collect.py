@@ -110,22 +110,22 @@ ASK_WITH = {
 FIELDS = (74, 185, 186, 269, 270, 271)
 
 
-def say(name: str, **more: object) -> None:
+def write_line(name: str, **more: object) -> None:
     """Write one line."""
     line = json.dumps(dict(more, name=name), separators=(",", ":")).encode("ascii") + b"\n"
     while line:
         line = line[os.write(1, line) :]
 
 
-def tell(name: str, text: bytes, why: str | None = None, cut: bool = False) -> None:
+def write_reading(name: str, text: bytes, why: str | None = None, cut: bool = False) -> None:
     """Write one reading, whole."""
     words = text.decode("utf-8", "replace")
     for at in range(0, len(words), PIECE):
-        say(name, text=words[at : at + PIECE])
-    say(name, end=True, why=why, cut=cut)
+        write_line(name, text=words[at : at + PIECE])
+    write_line(name, end=True, why=why, cut=cut)
 
 
-def file(path: str) -> tuple[bytes, str | None, bool]:
+def read_file(path: str) -> tuple[bytes, str | None, bool]:
     """Return what a file holds up to the limit, why it could not be read, and whether there is more."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -145,17 +145,17 @@ def file(path: str) -> tuple[bytes, str | None, bool]:
     return text[:LIMIT], None, len(text) > LIMIT
 
 
-def many(root: str, patterns: Iterable[str]) -> Iterator[bytes]:
+def read_files(root: str, patterns: Iterable[str]) -> Iterator[bytes]:
     """Yield a line for each file that the patterns find: its path, and what it holds or why it does not say."""
     for pattern in patterns:
         for path in sorted(glob.glob(root + pattern))[:MANY]:  # noqa: PTH207  # pathlib is 3 MiB
             if not os.path.isdir(path):  # noqa: PTH112
-                text, why, _ = file(path)
+                text, why, _ = read_file(path)
                 said = b"(" + why.encode() + b")" if why else text[:4096].strip()
                 yield path[len(root) :].encode("utf-8", "replace") + b": " + said.replace(b"\n", b"\n  ") + b"\n"
 
 
-def command(words: list[str], latest: bool) -> tuple[bytes, str | None, bool]:
+def run_command(words: list[str], latest: bool) -> tuple[bytes, str | None, bool]:
     """Return what a command says within its time, why that is not all, and whether there was more of it."""
     try:
         child = subprocess.Popen(
@@ -169,7 +169,7 @@ def command(words: list[str], latest: bool) -> tuple[bytes, str | None, bool]:
     while True:
         left = until - time.monotonic()
         if left <= 0 or not select.select([fd], [], [], left)[0]:
-            end(child)
+            kill_command(child)
             return text, f"did not end within {PATIENCE:.0f} s", cut
         more = os.read(fd, 65536)
         if not more:
@@ -179,25 +179,25 @@ def command(words: list[str], latest: bool) -> tuple[bytes, str | None, bool]:
             cut = True
             text = text[-LIMIT:] if latest else text[:LIMIT]
             if not latest:
-                end(child)
+                kill_command(child)
                 return text, None, True
     try:
         status = child.wait(1)
     except subprocess.TimeoutExpired:
-        end(child)
+        kill_command(child)
         return text, "closed its output and did not end", cut
     return text, f"exit status {status}" if status else None, cut
 
 
-def end(child: subprocess.Popen[bytes]) -> None:
+def kill_command(child: subprocess.Popen[bytes]) -> None:
     """Kill a command and what it started. One that waits for a driver cannot be killed, and is not waited for."""
     with contextlib.suppress(OSError):
         os.killpg(child.pid, signal.SIGKILL)
 
 
-def cpus(root: str) -> bytes:
+def summarize_cpus(root: str) -> bytes:
     """Return how many cores of each kind there are, and the first of each in full."""
-    text, _, _ = file(root + "/proc/cpuinfo")
+    text, _, _ = read_file(root + "/proc/cpuinfo")
     kinds: dict[bytes, list[bytes]] = {}
     for core in text.split(b"\n\n"):
         if core.strip():
@@ -208,27 +208,27 @@ def cpus(root: str) -> bytes:
     return b"".join(b"%d x\n%s\n\n" % (len(cores), cores[0]) for cores in kinds.values())
 
 
-def collect(root: str, nvml: bytes) -> None:
+def collect_readings(root: str, nvml: bytes) -> None:
     """Say everything, what is quick first."""
     for path in FILES:
-        text, why, cut = file(root + path)
-        tell(path[1:], text, why, cut)
-    tell("proc/cpuinfo", cpus(root))
+        text, why, cut = read_file(root + path)
+        write_reading(path[1:], text, why, cut)
+    write_reading("proc/cpuinfo", summarize_cpus(root))
     for name, patterns in PATTERNS.items():
-        text = b"".join(many(root, patterns))
-        tell(name, text[:LIMIT], None if text else "there is no such file", len(text) > LIMIT)
+        text = b"".join(read_files(root, patterns))
+        write_reading(name, text[:LIMIT], None if text else "there is no such file", len(text) > LIMIT)
     if root:
         return  # the rest would be about another machine
     for name, line in COMMANDS.items():
-        text, why, cut = command(line.split(), name in LATEST)
-        tell("commands/" + name, text, why, cut)
-    ask_driver(nvml)
+        text, why, cut = run_command(line.split(), name in LATEST)
+        write_reading("commands/" + name, text, why, cut)
+    query_nvml(nvml)
 
 
 # -- the driver, in a process of its own
 
 
-def ask_driver(source: bytes) -> None:
+def query_nvml(source: bytes) -> None:
     """Say what each call of NVML answers, with its error code; the last line of one that hangs is the call that does."""
     answers, questions = os.pipe()
     child = os.fork()
@@ -252,7 +252,7 @@ def ask_driver(source: bytes) -> None:
         text += more
     with contextlib.suppress(OSError):
         os.kill(child, signal.SIGKILL)
-    tell("nvml", text, why)
+    write_reading("nvml", text, why)
 
 
 def driver_answers(source: bytes) -> Iterator[str]:
@@ -288,7 +288,7 @@ def answer(nvml: Any, name: str, *arguments: Any, shown: str = "") -> Iterator[s
     """Yield the call, then what it returns or its error."""
     yield f"{name}({shown}): "
     try:
-        yield described(getattr(nvml, name)(*arguments)) + "\n"
+        yield format_value(getattr(nvml, name)(*arguments)) + "\n"
     except Exception as error:  # noqa: BLE001  # whatever the library raises is what is asked for
         yield described_error(error) + "\n"
 
@@ -299,15 +299,15 @@ def described_error(error: Exception) -> str:
     return f"error {code} ({error})" if isinstance(code, int) else f"{type(error).__name__}: {error}"
 
 
-def described(value: Any, deep: int = 0) -> str:
+def format_value(value: Any, deep: int = 0) -> str:
     """Return an answer in words, structures with their fields."""
     if isinstance(value, (list, tuple)) or (hasattr(value, "_length_") and not isinstance(value, (bytes, str))):
-        return "[{}]".format(", ".join(described(one, deep + 1) for one in list(value)[:64]))
+        return "[{}]".format(", ".join(format_value(one, deep + 1) for one in list(value)[:64]))
     fields = getattr(value, "_fields_", None)
     if fields is None or deep > 4:
         return repr(value)
     return "{{{}}}".format(
-        ", ".join(f"{field[0]}: {described(getattr(value, field[0]), deep + 1)}" for field in fields)
+        ", ".join(f"{field[0]}: {format_value(getattr(value, field[0]), deep + 1)}" for field in fields)
     )
 
 
@@ -320,8 +320,8 @@ def main(words: list[str]) -> None:
         if not more:
             return
         packed += more
-    collect(words[1] if len(words) > 1 else "", zlib.decompress(packed) if packed else b"")
-    say("end", end=True)
+    collect_readings(words[1] if len(words) > 1 else "", zlib.decompress(packed) if packed else b"")
+    write_line("end", end=True)
 
 
 if __name__ == "__main__":

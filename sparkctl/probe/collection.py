@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparkctl.model.text import load_json
-from sparkctl.probe.travel import BOOT, WORD, Start, part_of
+from sparkctl.probe.travel import BOOTSTRAP, WORD, RemoteProgram, trim_module_source
 
 END = "end"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*){0,8}")
@@ -19,7 +19,7 @@ _SIZE = 1 << 20  # characters of one reading
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CollectedReading:
     """One reading by its name (a path without its first slash, or our own). ``why``: what kept it from being whole."""
 
     name: str
@@ -28,31 +28,33 @@ class Reading:
     cut: bool = False
 
 
-def start(root: str = "", nvml: bytes | None = None, python: str = "python3") -> Start:
+def start(root: str = "", nvml: bytes | None = None, python: str = "python3") -> RemoteProgram:
     """Return how to start it. ``root``: where the node's /proc and /sys are; ``nvml``: as for the probe."""
     program = (Path(__file__).parent / "collect.py").read_bytes()
     module = _pynvml(program) if nvml is None else nvml
     packed = zlib.compress(module, 9) if module else b""
-    boot = BOOT.replace("sparkctl-probe", "sparkctl-collect")
-    return Start((python, "-ISu", "-c", boot, str(len(program)), str(len(packed)), root), program + packed)
+    boot = BOOTSTRAP.replace("sparkctl-probe", "sparkctl-collect")
+    return RemoteProgram((python, "-ISu", "-c", boot, str(len(program)), str(len(packed)), root), program + packed)
 
 
 def _pynvml(program: bytes) -> bytes:
     spec = importlib.util.find_spec("pynvml")
     if spec is None or spec.origin is None:
         return b""
-    return part_of(Path(spec.origin).read_text(encoding="utf-8"), set(WORD.findall(program.decode()))).encode()
+    return trim_module_source(
+        Path(spec.origin).read_text(encoding="utf-8"), set(WORD.findall(program.decode()))
+    ).encode()
 
 
 @dataclass(slots=True)
-class Collection:
+class CollectedReadings:
     """Gathers lines. ``whole`` once it was said that there is no more."""
 
     whole: bool = False
     _pieces: dict[str, list[str]] = field(default_factory=dict)
     _ended: dict[str, tuple[str | None, bool]] = field(default_factory=dict)
 
-    def hear(self, line: bytes) -> None:
+    def add_line(self, line: bytes) -> None:
         """Take in a line; what is none of ours (a login shell's greeting) is left out."""
         try:
             said = load_json(line)
@@ -72,9 +74,10 @@ class Collection:
                 why = said.get("why")
                 self._ended[name] = (why if isinstance(why, str) else None, said.get("cut") is True)
 
-    def readings(self) -> tuple[Reading, ...]:
+    def readings(self) -> tuple[CollectedReading, ...]:
         """Return what there is; one whose end did not come says so."""
         unfinished = ("the node went silent in the middle of it", False)
         return tuple(
-            Reading(name, "".join(pieces), *self._ended.get(name, unfinished)) for name, pieces in self._pieces.items()
+            CollectedReading(name, "".join(pieces), *self._ended.get(name, unfinished))
+            for name, pieces in self._pieces.items()
         )

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from sparkctl.model.sample import Sample
 from sparkctl.model.text import load_json
 from sparkctl.probe.agent import PROTOCOL
-from sparkctl.probe.typed import build
+from sparkctl.probe.typed import decode_lenient
 
 
 @dataclass(frozen=True, slots=True)
-class ConfiguredSetting:
+class SysctlSetting:
     """What a kernel setting (vm.``name``) will be after the next restart, and the file that says so."""
 
     name: str
@@ -33,7 +33,7 @@ class SwapDevice:
 
 
 @dataclass(frozen=True, slots=True)
-class EarlyOom:
+class EarlyoomStatus:
     """``argv`` is how it runs, None where it does not; ``configured`` the arguments in /etc/default/earlyoom."""
 
     version: str | None = None
@@ -42,7 +42,7 @@ class EarlyOom:
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
+class AgentHello:
     """Who the node is. ``sysctl`` are the running kernel settings (vm.) by name, ``up`` the seconds since its start.
 
     ``docker``, ``toolkit``: the installed packages' versions. ``earlyoom`` None: it is not there.
@@ -61,12 +61,12 @@ class Hello:
     toolkit: str | None = None
     up: float | None = None
     sysctl: tuple[tuple[str, int | None], ...] = ()
-    configured: tuple[ConfiguredSetting, ...] = ()
+    configured: tuple[SysctlSetting, ...] = ()
     swaps: tuple[SwapDevice, ...] | None = None
-    earlyoom: EarlyOom | None = None
+    earlyoom: EarlyoomStatus | None = None
 
 
-def decode(line: bytes) -> Hello | Sample:
+def decode_agent_line(line: bytes) -> AgentHello | Sample:
     """Return what a line says. Raises ValueError for what is no line of this protocol."""
     try:
         data = load_json(line)
@@ -74,10 +74,10 @@ def decode(line: bytes) -> Hello | Sample:
         raise ValueError(f"not a line of the probe: {line[:80]!r}") from wrong
     if not isinstance(data, dict) or data.get("probe") != PROTOCOL:
         raise ValueError(f"not protocol {PROTOCOL} of the probe: {line[:80]!r}")
-    kind, hint = (data.get("kind"), {"hello": Hello, "sample": Sample}.get(str(data.get("kind"))))
+    kind, hint = (data.get("kind"), {"hello": AgentHello, "sample": Sample}.get(str(data.get("kind"))))
     if hint is None:
         raise ValueError(f"the probe does not say such things: {kind!r}")
-    found = build(hint, data.get("identity") if hint is Hello else data)
-    if not isinstance(found, Hello | Sample):
+    found = decode_lenient(hint, data.get("identity") if hint is AgentHello else data)
+    if not isinstance(found, AgentHello | Sample):
         raise ValueError(f"not a whole {kind} of the probe")
     return found

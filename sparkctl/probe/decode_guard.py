@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import fields, replace
 
-from sparkctl.model.guard import GuardEvent, GuardReading, GuardRefused, GuardStarted, GuardState, Receipt
+from sparkctl.model.guard import GuardEvent, GuardMemoryReading, GuardProcess, GuardReceipt, GuardRefusal, GuardState
 from sparkctl.model.text import load_json
 from sparkctl.probe.agent import PROTOCOL
-from sparkctl.probe.typed import build
+from sparkctl.probe.typed import decode_lenient
 
 GUARD_PROTOCOL = 1
 LINE_LIMIT = 1 << 20  # bytes: a receipt has some hundred readings, never this many
@@ -23,18 +23,18 @@ _KEPT = 64  # events and receipts: the guard keeps fewer
 _SAMPLES = 4096
 
 
-def decode_start(line: bytes) -> GuardStarted | GuardRefused:
+def decode_guard_start(line: bytes) -> GuardProcess | GuardRefusal:
     """Return what the start of a guard printed. Raises ValueError for what is no such line."""
     data = _object(line, "probe", PROTOCOL)
     if data.get("kind") == "refused":
         return _refused(data)
-    started = build(GuardStarted, data) if data.get("kind") == "guard" else None
-    if not isinstance(started, GuardStarted) or not _PLACE.fullmatch(started.socket):
+    started = decode_lenient(GuardProcess, data) if data.get("kind") == "guard" else None
+    if not isinstance(started, GuardProcess) or not _PLACE.fullmatch(started.socket):
         raise ValueError(f"not the start of a guard: {line[:80]!r}")
     return started
 
 
-def decode_said(line: bytes) -> GuardState | GuardEvent | Receipt | GuardRefused | None:
+def decode_guard_line(line: bytes) -> GuardState | GuardEvent | GuardReceipt | GuardRefusal | None:
     """Return what a line on the guard's socket says; None is the answer "there is no such receipt".
 
     Raises ValueError for what is no line of this protocol.
@@ -47,12 +47,12 @@ def decode_said(line: bytes) -> GuardState | GuardEvent | Receipt | GuardRefused
         return None
     found: object = None
     if kind == "state":
-        found = _state(build(GuardState, data))
+        found = _state(decode_lenient(GuardState, data))
     elif kind == "event":
-        found = build(GuardEvent, data.get("event"))
+        found = decode_lenient(GuardEvent, data.get("event"))
     elif kind == "receipt":
         found = _receipt(data.get("receipt"))
-    if not isinstance(found, GuardState | GuardEvent | Receipt):
+    if not isinstance(found, GuardState | GuardEvent | GuardReceipt):
         raise ValueError(f"not a whole {kind} of the guard: {line[:80]!r}")
     return found
 
@@ -69,9 +69,9 @@ def _object(line: bytes, name: str, protocol: int) -> dict[str, object]:
     return data
 
 
-def _refused(data: dict[str, object]) -> GuardRefused:
-    refused = build(GuardRefused, data)
-    return refused if isinstance(refused, GuardRefused) else GuardRefused("the guard refused, and did not say why")
+def _refused(data: dict[str, object]) -> GuardRefusal:
+    refused = decode_lenient(GuardRefusal, data)
+    return refused if isinstance(refused, GuardRefusal) else GuardRefusal("the guard refused, and did not say why")
 
 
 def _state(found: object) -> GuardState | None:
@@ -85,14 +85,14 @@ def _state(found: object) -> GuardState | None:
     )
 
 
-def _receipt(data: object) -> Receipt | None:
+def _receipt(data: object) -> GuardReceipt | None:
     """Readings come as rows, in the order of `GuardReading`."""
     rows = data.get("samples") if isinstance(data, dict) else None
-    names = [field.name for field in fields(GuardReading)]
+    names = [field.name for field in fields(GuardMemoryReading)]
     named = [
         dict(zip(names, row, strict=False)) for row in (rows if isinstance(rows, list) else ()) if isinstance(row, list)
     ]
-    found = build(Receipt, {**data, "samples": named[-_SAMPLES:]}) if isinstance(data, dict) else None
-    if not isinstance(found, Receipt) or not _ID.fullmatch(found.container):
+    found = decode_lenient(GuardReceipt, {**data, "samples": named[-_SAMPLES:]}) if isinstance(data, dict) else None
+    if not isinstance(found, GuardReceipt) or not _ID.fullmatch(found.container):
         return None
     return replace(found, events=found.events[-_KEPT:])

@@ -23,41 +23,41 @@ import time
 import zlib
 
 from sparkctl.probe.agent import once, start_gpu_child
-from sparkctl.probe.guard_ask import Docker, ask_health, health_links, is_ready
-from sparkctl.probe.guard_cache import Caches
-from sparkctl.probe.guard_events import Events
-from sparkctl.probe.guard_http import is_listening
-from sparkctl.probe.guard_kill import Kills
-from sparkctl.probe.guard_memory import Holdings, Memory
-from sparkctl.probe.guard_receipt import Receipts
-from sparkctl.probe.guard_rule import BAND, CALM, FAST, decide, lowered, near
-from sparkctl.probe.guard_socket import Clients, Refused, own_directory, take_lock
-from sparkctl.probe.guard_start import detach, hello, in_background, lock_memory, say
-from sparkctl.probe.guard_watch import Watch, Watches, command_of, said_as
+from sparkctl.probe.guard_ask import DockerPoller, confirm_ready, health_connections, poll_health
+from sparkctl.probe.guard_cache import PageCacheDropper
+from sparkctl.probe.guard_events import GuardEventLog
+from sparkctl.probe.guard_http import is_socket_open
+from sparkctl.probe.guard_kill import KillRequests
+from sparkctl.probe.guard_memory import ContainerMemory, MemoryReader
+from sparkctl.probe.guard_receipt import ReceiptStore
+from sparkctl.probe.guard_rule import BAND, CALM, FAST, decide_action, lowered_floor, warning_level
+from sparkctl.probe.guard_socket import SocketServer, StartRefused, acquire_lock, create_private_directory
+from sparkctl.probe.guard_start import daemonize, lock_memory, print_start_line, redirect_streams, write_line
+from sparkctl.probe.guard_watch import ContainerWatch, WatchRegistry, parse_command, read_field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from sparkctl.probe.guard_http import Connection
-    from sparkctl.probe.guard_rule import Reading, Step
-    from sparkctl.probe.guard_socket import Client
+    from sparkctl.probe.guard_http import HttpConnection
+    from sparkctl.probe.guard_rule import GuardDecision, MeminfoReading
+    from sparkctl.probe.guard_socket import GuardConnection
 
     Json = dict[str, Any]
 
 DOCKER = "/var/run/docker.sock"
-LINGER = 60.0  # seconds without a watch after which it ends
+IDLE_EXIT_SECONDS = 60.0  # seconds without a watch after which it ends
 IDLE = 1.0  # seconds between readings while there is no watch
 TICK = 1.0  # everything that is not memory
 TOUCH = 3600.0  # seconds after which our files look used again
-LEASE = 4.0  # seconds that "weights are loading" holds
+WEIGHTS_LEASE_SECONDS = 4.0  # seconds that "weights are loading" holds
 ASK_EVERY = 5.0  # seconds between questions about a container
-REARM = 60.0  # seconds far from the floor until a watch is calm again
+CALM_AFTER_SECONDS = 60.0  # seconds far from the floor until a watch is calm again
 AT_ONCE = 4  # commands of one client before the others, and memory, get their turn
 
 
-class Guard:
+class GuardDaemon:
     """The process. Everything is opened in here; `run` forks nothing and waits for nothing but the next moment."""
 
     def __init__(self, options: dict[str, str], place: str, nvml: bytes) -> None:
@@ -65,16 +65,16 @@ class Guard:
         self.linger = float(options["--linger"])
         self.ask_every = float(options["--ask"])
         gpu = start_gpu_child(nvml) if nvml else None  # before there is anything that it should not inherit
-        self.memory = Memory(root)
-        self.clients = Clients(place + "/guard.sock")
-        self.events = Events(self.memory, self.clients.say)
-        self.caches = Caches(root, options["--sudo"].split(), self.events)
+        self.memory = MemoryReader(root)
+        self.clients = SocketServer(place + "/guard.sock")
+        self.events = GuardEventLog(self.memory, self.clients.broadcast)
+        self.caches = PageCacheDropper(root, options["--sudo"].split(), self.events)
         threading.stack_size(1 << 18)  # locked memory is really there
-        self.holdings = Holdings(root, gpu)
-        self.receipts = Receipts(place, self.memory, self.events)
-        self.watches = Watches(self.events, self.receipts)
-        self.docker = Docker(options["--docker"], self.ask_every)
-        self.kills = Kills(self.docker, self.watches, self.memory, self.holdings.grown, self.receipts)
+        self.holdings = ContainerMemory(root, gpu)
+        self.receipts = ReceiptStore(place, self.memory, self.events)
+        self.watches = WatchRegistry(self.events, self.receipts)
+        self.docker = DockerPoller(options["--docker"], self.ask_every)
+        self.kills = KillRequests(self.docker, self.watches, self.memory, self.holdings.growth, self.receipts)
         self.since = time.time()
         self.is_close = False
         self.look_at = self.tick_at = self.touched_at = time.monotonic()
@@ -86,8 +86,8 @@ class Guard:
     def run(self) -> None:
         """Run until there has been no watch for a while."""
         while self.is_needed(time.monotonic()):
-            self.look()
-            self.tick()
+            self.read_memory()
+            self.run_periodic()
             self.wait()
 
     def is_needed(self, now: float) -> bool:
@@ -96,7 +96,7 @@ class Guard:
             self.watches.quiet_since = now
         return now - self.watches.quiet_since < self.linger
 
-    def look(self) -> None:
+    def read_memory(self) -> None:
         """Read memory when it is time to, and act on it."""
         now = time.monotonic()
         if now < self.look_at:
@@ -105,58 +105,58 @@ class Guard:
         if reading is None:  # not known: nothing is decided on it
             self.look_at = now + (FAST if self.is_close else CALM)
             return
-        self.kills.follow(reading.at)
+        self.kills.record_reading(reading.at)
         self.is_close = False
-        steps = [(watch, self.judge(watch, reading)) for watch in self.watches]
+        steps = [(watch, self.decide_for_watch(watch, reading)) for watch in self.watches]
         dying = [(watch, step) for watch, step in steps if step.act == "kill"]
         if dying:
             self.kills.send(reading.at, dying)
         self.look_at = reading.at + (FAST if self.is_close else CALM if self.watches or self.kills else IDLE)
 
-    def judge(self, watch: Watch, reading: Reading) -> Step:
+    def decide_for_watch(self, watch: ContainerWatch, reading: MeminfoReading) -> GuardDecision:
         """Return what is to be done for a watch; warn and drop already done."""
-        if watch.bar < watch.floor:
-            if reading.available >= (watch.floor + near(watch.floor)) // 2:
-                watch.bar = watch.floor
+        if watch.active_floor < watch.floor:
+            if reading.available >= (watch.floor + warning_level(watch.floor)) // 2:
+                watch.active_floor = watch.floor
             elif reading.at < self.kills.hold_until:  # what is being ended may still take some
-                watch.bar = min(watch.bar, lowered(watch.floor, reading.available))
-        step = decide(watch.bar, self.memory.readings, may_drop=reading.at < watch.weights_until)
+                watch.active_floor = min(watch.active_floor, lowered_floor(watch.floor, reading.available))
+        step = decide_action(watch.active_floor, self.memory.readings, may_drop=reading.at < watch.weights_until)
         self.is_close = self.is_close or step.close
-        if step.act != "calm" or reading.available < near(watch.floor) + BAND:
+        if step.act != "calm" or reading.available < warning_level(watch.floor) + BAND:
             watch.calm_since = reading.at
-        elif reading.at - watch.calm_since >= REARM:
+        elif reading.at - watch.calm_since >= CALM_AFTER_SECONDS:
             watch.is_warned = False
         if step.act in ("warn", "drop") and not watch.is_warned:
             watch.is_warned = True
-            self.events.tell(self.events.event("warned", step.why, watch, step))
-        self.caches.follow(watch, step, reading, self.memory.total)
+            self.events.publish(self.events.make_event("warned", step.why, watch, step))
+        self.caches.drop_if_needed(watch, step, reading, self.memory.total)
         return step
 
-    def tick(self) -> None:
+    def run_periodic(self) -> None:
         """Do once a second what is not memory: limits, questions to Docker, receipts that are to be completed."""
         now = time.monotonic()
         if now < self.tick_at:
             return
         self.tick_at = now + TICK
-        self.memory.keep_one()
+        self.memory.record_second()
         self.holdings.ask(now)
-        self.caches.prove(now, self.memory.now)
+        self.caches.confirm_drop(now, self.memory.now)
         if now - self.touched_at >= TOUCH:
             self.touched_at = now
-            self.receipts.touch()
-        self.kills.settle(now)
+            self.receipts.refresh_mtime()
+        self.kills.check_pending(now)
         for watch in self.watches:
             if now - watch.began >= watch.limit:
                 self.watches.end(watch, f"its time limit of {watch.limit:.0f} s")
         self.docker.open()
         self.docker.give_up(now)
         self.docker.ask(now, self.watches)
-        ask_health(now, self.watches, self.ask_every)
+        poll_health(now, self.watches, self.ask_every)
 
     def wait(self) -> None:
         """Sleep until the next moment or until somebody says something, and hear them."""
         docker = (self.docker.killer, self.docker.asker)
-        links = [one for one in (*docker, *health_links(self.watches)) if one.socket is not None]
+        links = [one for one in (*docker, *health_connections(self.watches)) if one.socket is not None]
         parts = [part for part in self.holdings.parts if not part.ended]
         unsent: list[Any] = [one for one in self.clients.there if one.unsent]
         unsent += [link for link in links if link.out]
@@ -169,68 +169,68 @@ class Guard:
             one.flush()
         for link in links:
             if link in ready and link.socket is not None:
-                self.answered(link)
+                self.handle_response(link)
         for part in parts:
             if part.answers in ready:
                 part.hear()
         for client in list(self.clients.there):
             if client in ready:
-                client.hear()
-            self.obey(client)
-            self.look()
+                client.receive()
+            self.handle_client(client)
+            self.read_memory()
         if self.clients.listener in ready:
-            self.clients.welcome()
-        for client in self.clients.part():
-            self.watches.left_by(client)
+            self.clients.accept_client()
+        for client in self.clients.remove_gone():
+            self.watches.release_client(client)
 
-    def answered(self, link: Connection) -> None:
+    def handle_response(self, link: HttpConnection) -> None:
         """Take what a connection says."""
-        found = link.hear()
+        found = link.receive_response()
         if found is None:
             return
         status, body = found
         if link is self.docker.killer:
-            self.kills.answered(status, body, time.monotonic())
+            self.kills.handle_response(status, body, time.monotonic())
         elif link is self.docker.asker:
-            ended, asked = self.docker.answered(status, body), self.watches.of(self.docker.question)
+            ended, asked = self.docker.handle_response(status, body), self.watches.find(self.docker.question)
             if ended is not None and asked is not None:
                 self.kills.ended(asked, ended)
         else:
             watch = next(one for one in self.watches if one.asking is link)
-            if is_ready(watch, status) and watch.client is None:
+            if confirm_ready(watch, status) and watch.client is None:
                 self.watches.end(watch, "it is ready, and nobody is attached")
 
     # -- what it is told
 
-    def obey(self, client: Client) -> None:
+    def handle_client(self, client: GuardConnection) -> None:
         """Do what a client says, a few commands at a time; each is answered by a line."""
         for _ in range(AT_ONCE):
-            line = client.line()
+            line = client.next_line()
             if line is None:
                 return
             try:
-                client.say(self.done(command_of(line), client))
+                client.broadcast(self.run_command(parse_command(line), client))
             except ValueError as error:
-                client.say({"kind": "refused", "what": str(error)[:200]})
+                client.broadcast({"kind": "refused", "what": str(error)[:200]})
 
-    def done(self, said: Json, client: Client) -> Json:
+    def run_command(self, said: Json, client: GuardConnection) -> Json:
         """Do one command and return the answer. Raises ValueError with a sentence for what is no command."""
         command, now = said.get("do"), time.monotonic()
-        watch: Watch | None
+        watch: ContainerWatch | None
         if command == "watch":
-            watch = Watch(said, now)
+            watch = ContainerWatch(said, now)
             watch.client = client
-            self.begin(watch, now)
+            self.add_watch(watch, now)
         elif command == "phase":
-            watch = self.watches.of(said.get("container"))
+            watch = self.watches.find(said.get("container"))
             if watch is None:
                 raise ValueError("phase: no such watch")
             watch.client = client
-            watch.weights_until = now + LEASE if said_as(said, "weights", bool) else 0.0
+            watch.weights_until = now + WEIGHTS_LEASE_SECONDS if read_field(said, "weights", bool) else 0.0
         elif command == "unwatch":
-            watch = self.watches.of(said.get("container"))
+            watch = self.watches.find(said.get("container"))
             if watch is not None:  # it may have ended in between
-                self.watches.end(watch, said_as(said, "why", str)[:100])
+                self.watches.end(watch, read_field(said, "why", str)[:100])
         elif command in ("receipt", "forget"):
             short = str(said.get("container"))[:12]
             if not re.fullmatch(r"[0-9a-f]{12}", short):
@@ -242,14 +242,14 @@ class Guard:
             raise ValueError(f"no such command: {str(command)[:40]!r}")
         return self.state(now)
 
-    def begin(self, watch: Watch, now: float) -> None:
+    def add_watch(self, watch: ContainerWatch, now: float) -> None:
         """Begin a watch, or put it in the place of the one there is for this container."""
-        before = self.watches.of(watch.container)
+        before = self.watches.find(watch.container)
         if not self.watches:
             self.memory.readings.clear()  # a second apart: no curve
         self.watches.begin(watch)
         if before is not None:
-            self.kills.moved(before, watch)
+            self.kills.replace_watch(before, watch)
         self.look_at = self.tick_at = now
 
     def state(self, now: float) -> Json:
@@ -260,33 +260,33 @@ class Guard:
             "since": round(self.since, 3),
             "pid": os.getpid(),
             **{name: last.get(name) for name in ("available", "free", "page_cache", "swap_free")},
-            "rights": self.caches.rights(),
+            "rights": self.caches.permissions(),
             "locked": self.is_locked,
-            "docker": self.docker.answers,
-            "watches": [watch.told(now) for watch in self.watches],
+            "docker": self.docker.is_responding,
+            "watches": [watch.to_json(now) for watch in self.watches],
             "events": list(self.events.last),
-            "receipts": self.receipts.there(),
+            "receipts": self.receipts.list_ids(),
         }
 
 
-def start(options: dict[str, str], nvml: bytes) -> Guard | None:
+def start_daemon(options: dict[str, str], nvml: bytes) -> GuardDaemon | None:
     """Become the guard and say so; None where another one runs, which is said as well. Raises `Refused`."""
-    place = own_directory(options["--dir"])
+    place = create_private_directory(options["--dir"])
     deadline = time.monotonic() + 3.0
-    while not take_lock(place):  # the other one may be on its way up, or down
-        if is_listening(place + "/guard.sock"):
+    while not acquire_lock(place):  # the other one may be on its way up, or down
+        if is_socket_open(place + "/guard.sock"):
             pid = (once(place + "/guard.lock") or b"").strip()
-            hello(place, int(pid) if pid.isdigit() else None, already=True)
+            print_start_line(place, int(pid) if pid.isdigit() else None, already=True)
             return None
         if time.monotonic() > deadline:
-            raise Refused("another guard holds the lock and does not listen: it hangs, or is stopped")
+            raise StartRefused("another guard holds the lock and does not listen: it hangs, or is stopped")
         time.sleep(0.05)
-    guard = Guard(options, place, nvml)
-    guard.receipts.tidy(drafts=True)
+    guard = GuardDaemon(options, place, nvml)
+    guard.receipts.remove_old(drafts=True)
     deadline = time.monotonic() + 0.3  # what sudo needs to refuse
-    while time.monotonic() < deadline and all(guard.caches.rights().values()) and options["--sudo"]:
+    while time.monotonic() < deadline and all(guard.caches.permissions().values()) and options["--sudo"]:
         time.sleep(0.02)
-    hello(place, os.getpid(), already=False)
+    print_start_line(place, os.getpid(), already=False)
     return guard
 
 
@@ -300,25 +300,25 @@ def main(words: list[str]) -> None:
         packed += said
     sudo = "sudo -n" if os.geteuid() else ""
     place = f"/tmp/sparkctl-guard-{os.geteuid()}"  # noqa: S108  # owner and mode are checked
-    options = {"--root": "", "--dir": place, "--docker": DOCKER, "--sudo": sudo, "--linger": str(LINGER)}
+    options = {"--root": "", "--dir": place, "--docker": DOCKER, "--sudo": sudo, "--linger": str(IDLE_EXIT_SECONDS)}
     options["--ask"] = str(ASK_EVERY)
     options.update(zip(words[1::2], words[2::2]))  # noqa: B905  # strict came with Python 3.10
     nvml = zlib.decompress(packed) if packed else b""
 
     def guard(is_up: Callable[[], None]) -> None:
         try:
-            one = start(options, nvml)
-        except (Refused, OSError) as error:
-            say({"kind": "refused", "what": str(error)})
+            one = start_daemon(options, nvml)
+        except (StartRefused, OSError) as error:
+            write_line({"kind": "refused", "what": str(error)})
             return
         if one is None:
             return
-        detach(options["--dir"] + "/guard.log")
+        redirect_streams(options["--dir"] + "/guard.log")
         is_up()
         sys.setswitchinterval(0.001)  # a thread that lists processes gives way sooner
         one.run()
         with contextlib.suppress(OSError):
             os.unlink(options["--dir"] + "/guard.sock")  # noqa: PTH108
 
-    in_background(guard)
+    daemonize(guard)
     os._exit(0)  # at once, whatever a part is waiting for

@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import json
 
-from sparkctl.probe.guard_http import Connection
+from sparkctl.probe.guard_http import HttpConnection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from sparkctl.probe.guard_watch import Watch, Watches
+    from sparkctl.probe.guard_watch import ContainerWatch, WatchRegistry
 
 # as `core.own_questions` marks what it asks: the log is shown without such lines
 MARK = "by=sparkctl"
 _NOT_TAKEN = (400, 404, 405)
 
 
-class Docker:
+class DockerPoller:
     """Its socket, by two connections that stay open: one asks, one waits to end. ``answers``: None = not known."""
 
     def __init__(self, path: str, every: float) -> None:
         self.every = every
-        self.answers: bool | None = None
-        self.asker = Connection(path)
-        self.killer = Connection(path)
+        self.is_responding: bool | None = None
+        self.asker = HttpConnection(path)
+        self.killer = HttpConnection(path)
         self.question = ""
         self.pinged_at = 0.0
 
@@ -33,41 +33,41 @@ class Docker:
         """Open what is not."""
         for connection in (self.asker, self.killer):
             if connection.socket is None and not connection.open():
-                self.answers = False
+                self.is_responding = False
 
     def give_up(self, now: float) -> None:
         """Give up on an answer that does not come."""
         if self.asker.asked_at is not None and now - self.asker.asked_at > self.every:
-            self.answers = False
+            self.is_responding = False
             self.asker.close()
 
-    def ask(self, now: float, watches: Watches) -> None:
+    def ask(self, now: float, watches: WatchRegistry) -> None:
         """Ask about the watch that was asked about longest ago; without one, whether anybody is there."""
         watch = min(watches, key=lambda one: (one.asked_at, one.container), default=None)
         before = self.pinged_at if watch is None else watch.asked_at
-        if not self.asker.is_free or now - before < self.every:
+        if not self.asker.is_idle or now - before < self.every:
             return
         if watch is None:
             self.question, self.pinged_at, path = "", now, "/_ping"
         else:
             self.question, watch.asked_at, path = watch.container, now, f"/containers/{watch.container}/json"
-        if not self.asker.ask("GET", path, now):
-            self.answers = False
+        if not self.asker.send_request("GET", path, now):
+            self.is_responding = False
 
-    def answered(self, status: int | None, body: bytes) -> str | None:
+    def handle_response(self, status: int | None, body: bytes) -> str | None:
         """Take an answer; return how the container of the last question ended where that is known now."""
-        self.answers = status is not None
-        return how_ended(status, body) if status is not None else None
+        self.is_responding = status is not None
+        return describe_exit(status, body) if status is not None else None
 
-    def send_kill(self, watch: Watch, now: float) -> bool:
+    def send_kill(self, watch: ContainerWatch, now: float) -> bool:
         """Send it on the open connection, on a new one where that is gone or still owes an answer."""
         path = f"/containers/{watch.container}/kill"
-        if self.killer.is_free and self.killer.ask("POST", path, now):
+        if self.killer.is_idle and self.killer.send_request("POST", path, now):
             return True
-        return self.killer.open() and self.killer.ask("POST", path, now)
+        return self.killer.open() and self.killer.send_request("POST", path, now)
 
 
-def how_ended(status: int, body: bytes) -> str | None:
+def describe_exit(status: int, body: bytes) -> str | None:
     """Return how a container ended by Docker's answer; None for whatever else it says."""
     if status == 404:
         return "the container is gone"
@@ -82,7 +82,7 @@ def how_ended(status: int, body: bytes) -> str | None:
     return f"the container ended with exit code {code if isinstance(code, int) else 'unknown'}" if ended else None
 
 
-def said_by(body: bytes) -> str:
+def docker_message(body: bytes) -> str:
     """Return Docker's own sentence about an error."""
     try:
         return str(json.loads(body)["message"])[:200]
@@ -90,12 +90,12 @@ def said_by(body: bytes) -> str:
         return body[:80].decode("utf-8", "replace")
 
 
-def health_links(watches: Watches) -> list[Connection]:
+def health_connections(watches: WatchRegistry) -> list[HttpConnection]:
     """Return the connections to engines."""
     return [watch.asking for watch in watches if watch.asking is not None]
 
 
-def ask_health(now: float, watches: Watches, every: float) -> None:
+def poll_health(now: float, watches: WatchRegistry, every: float) -> None:
     """Ask engines that load, and that nobody attends, whether they are ready."""
     for watch in watches:
         if watch.client is not None or watch.port is None or watch.health is None or watch.role != "loading":
@@ -106,13 +106,13 @@ def ask_health(now: float, watches: Watches, every: float) -> None:
         if watch.asking is not None:
             watch.asking.close()
             watch.healthy = 0
-        watch.asking = Connection(("127.0.0.1", watch.port))
+        watch.asking = HttpConnection(("127.0.0.1", watch.port))
         watch.asking.open()
         query = ("&" if "?" in watch.health else "?") + MARK if watch.takes_query else ""
-        watch.asking.ask("GET", watch.health + query, now)
+        watch.asking.send_request("GET", watch.health + query, now)
 
 
-def is_ready(watch: Watch, status: int | None) -> bool:
+def confirm_ready(watch: ContainerWatch, status: int | None) -> bool:
     """Take an engine's answer; two in a row that say ready are believed."""
     assert watch.asking is not None
     watch.asking.close()

@@ -9,21 +9,21 @@ import os
 import re
 
 from sparkctl.probe.agent import Source
-from sparkctl.probe.guard_rule import cache_starves, default_cache_below, pause_after
+from sparkctl.probe.guard_rule import default_cache_below, is_starved_by_page_cache, next_drop_pause
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from sparkctl.probe.guard_events import Events
-    from sparkctl.probe.guard_rule import Reading, Step
-    from sparkctl.probe.guard_watch import Watch
+    from sparkctl.probe.guard_events import GuardEventLog
+    from sparkctl.probe.guard_rule import GuardDecision, MeminfoReading
+    from sparkctl.probe.guard_watch import ContainerWatch
 
 DROP, COMPACT = "/proc/sys/vm/drop_caches", "/proc/sys/vm/compact_memory"
 DROP_EVERY, CACHE_EVERY, PROOF = 2.0, 5.0, 10.0  # between drops near the floor and elsewhere; until one has failed
 COMPACT_EVERY = 60.0
-DROPPED = re.compile(rb"^drop_pagecache (\d+)$", re.MULTILINE)
+DROP_COUNT_PATTERN = re.compile(rb"^drop_pagecache (\d+)$", re.MULTILINE)
 
 
-class Tee:
+class PrivilegedWriter:
     """``tee FILE``, started once with the right to write there; a write to its pipe is a write to the file."""
 
     def __init__(self, sudo: list[str], path: str) -> None:
@@ -54,30 +54,32 @@ class Tee:
             return False
 
 
-class Caches:
+class PageCacheDropper:
     """Drops the page cache for a watch; a drop goes before the next one is thought of."""
 
-    def __init__(self, root: str, sudo: list[str], events: Events) -> None:
-        self.tees = {path: Tee(sudo, path) for path in (DROP, COMPACT)}
+    def __init__(self, root: str, sudo: list[str], events: GuardEventLog) -> None:
+        self.tees = {path: PrivilegedWriter(sudo, path) for path in (DROP, COMPACT)}
         self.vmstat = Source(root + "/proc/vmstat", long=True)
         self.events = events
-        self.drop: tuple[Reading, int | None, Watch, float] | None = None
+        self.drop: tuple[MeminfoReading, int | None, ContainerWatch, float] | None = None
         self.pause = 0.0  # longer than usual while drops free nothing
         self.dropped_at = self.compacted_at = -COMPACT_EVERY
 
-    def rights(self) -> dict[str, bool]:
+    def permissions(self) -> dict[str, bool]:
         """Tell what may be done."""
         return {"drop": self.tees[DROP].is_there(), "compact": self.tees[COMPACT].is_there()}
 
-    def follow(self, watch: Watch, step: Step, reading: Reading, total: int | None) -> None:
+    def drop_if_needed(
+        self, watch: ContainerWatch, step: GuardDecision, reading: MeminfoReading, total: int | None
+    ) -> None:
         """Drop where a watch's step says so, or where its weights load and page cache keeps memory from the engine."""
         below = watch.cache_below if watch.cache_below is not None else default_cache_below(total)
         if step.act == "drop":
             self.drop_caches(watch, reading, DROP_EVERY)
-        elif reading.at < watch.weights_until and step.act != "kill" and cache_starves(reading, below):
+        elif reading.at < watch.weights_until and step.act != "kill" and is_starved_by_page_cache(reading, below):
             self.drop_caches(watch, reading, CACHE_EVERY)
 
-    def drop_caches(self, watch: Watch, reading: Reading, every: float) -> None:
+    def drop_caches(self, watch: ContainerWatch, reading: MeminfoReading, every: float) -> None:
         """Ask for a drop of the page cache, unless one was asked for lately or is still under way."""
         every = max(every, self.pause)
         if self.drop is not None or reading.at - self.dropped_at < every or not self.tees[DROP].pid:
@@ -87,11 +89,11 @@ class Caches:
         if self.tees[DROP].write(b"3\n"):
             self.drop = (reading, before, watch, every)
         else:
-            self.events.tell(
-                self.events.event("drop-failed", "the process that drops the page cache takes nothing", watch)
+            self.events.publish(
+                self.events.make_event("drop-failed", "the process that drops the page cache takes nothing", watch)
             )
 
-    def prove(self, now: float, reading: Reading | None) -> None:
+    def confirm_drop(self, now: float, reading: MeminfoReading | None) -> None:
         """Tell of a drop once the kernel has counted it, and that it failed where it does not."""
         if self.drop is None or reading is None:
             return
@@ -99,21 +101,23 @@ class Caches:
         began = first.at
         count = self.drops()
         if count is not None and before is not None and count > before:
-            self.drop, self.pause = None, pause_after(every, first, reading)
+            self.drop, self.pause = None, next_drop_pause(every, first, reading)
             futile = f" and freed little; the next one not before {self.pause:.0f} s" if self.pause else ""
-            self.events.tell(
-                self.events.event("dropped", f"page cache dropped within {now - began:.1f} s{futile}", watch)
+            self.events.publish(
+                self.events.make_event("dropped", f"page cache dropped within {now - began:.1f} s{futile}", watch)
             )
             if now - self.compacted_at >= COMPACT_EVERY and self.tees[COMPACT].write(b"1\n"):
                 self.compacted_at = now
-                self.events.tell(self.events.event("compacted", "the kernel was asked to join free memory", watch))
+                self.events.publish(
+                    self.events.make_event("compacted", "the kernel was asked to join free memory", watch)
+                )
         elif now - began > PROOF:
             self.drop, self.dropped_at = None, now + COMPACT_EVERY - DROP_EVERY
-            self.events.tell(
-                self.events.event("drop-failed", f"the kernel counted no drop within {PROOF:.0f} s", watch)
+            self.events.publish(
+                self.events.make_event("drop-failed", f"the kernel counted no drop within {PROOF:.0f} s", watch)
             )
 
     def drops(self) -> int | None:
         """Return how often the kernel dropped the page cache so far."""
-        found = DROPPED.search(self.vmstat.read() or b"")
+        found = DROP_COUNT_PATTERN.search(self.vmstat.read() or b"")
         return int(found.group(1)) if found else None

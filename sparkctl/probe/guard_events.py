@@ -13,24 +13,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from sparkctl.probe.guard_memory import Memory
-    from sparkctl.probe.guard_rule import Step
-    from sparkctl.probe.guard_watch import Watch
+    from sparkctl.probe.guard_memory import MemoryReader
+    from sparkctl.probe.guard_rule import GuardDecision
+    from sparkctl.probe.guard_watch import ContainerWatch
 
     Json = dict[str, Any]
 
 EVENTS = 50
 
 
-class Events:
+class GuardEventLog:
     """The last ones. ``say`` tells everybody."""
 
-    def __init__(self, memory: Memory, say: Callable[[Json], None]) -> None:
+    def __init__(self, memory: MemoryReader, say: Callable[[Json], None]) -> None:
         self.memory = memory
         self.say = say
         self.last: deque[Json] = deque(maxlen=EVENTS)
 
-    def event(self, what: str, why: str, watch: Watch | None = None, step: Step | None = None) -> Json:
+    def make_event(
+        self, what: str, why: str, watch: ContainerWatch | None = None, step: GuardDecision | None = None
+    ) -> Json:
         """Return an event of now."""
         now = self.memory.now
         return {
@@ -45,17 +47,17 @@ class Events:
             "why": why,
         }
 
-    def tell(self, event: Json) -> None:
+    def publish(self, event: Json) -> None:
         """Keep an event and tell everybody."""
-        keep(self.last, event)
+        add_with_limit(self.last, event)
         self.say({"kind": "event", "event": event})
 
-    def about(self, watch: Watch) -> list[Json]:
+    def events_of(self, watch: ContainerWatch) -> list[Json]:
         """Return those of a watch, and those of none in particular."""
         return [one for one in self.last if one["container"] in (None, watch.container)]
 
 
-def keep(events: deque[Json], event: Json) -> None:
+def add_with_limit(events: deque[Json], event: Json) -> None:
     """Add an event; where there are too many, the oldest about page cache goes before any of an end or a warning."""
     if len(events) == events.maxlen:
         minor = (one for one in events if one["what"] in ("dropped", "compacted", "drop-failed"))

@@ -21,7 +21,7 @@ _PIECE = 1 << 16
 _UNDER_WAY = (errno.EINPROGRESS, errno.EAGAIN)
 
 
-class Connection:
+class HttpConnection:
     """To a unix socket's path or a (host, port). ``asked_at`` is set while an answer is owed."""
 
     def __init__(self, address: Address) -> None:
@@ -32,7 +32,7 @@ class Connection:
         self.asked_at: float | None = None
 
     @property
-    def is_free(self) -> bool:
+    def is_idle(self) -> bool:
         """Tell whether it is open and owes nothing."""
         return self.socket is not None and self.asked_at is None
 
@@ -69,7 +69,7 @@ class Connection:
         assert self.socket is not None
         return self.socket.fileno()
 
-    def ask(self, method: str, path: str, now: float) -> bool:
+    def send_request(self, method: str, path: str, now: float) -> bool:
         """Send a question; False where the connection is broken, and then it is closed."""
         if self.socket is None:
             return False
@@ -91,7 +91,7 @@ class Connection:
                 return False
         return self.socket is not None
 
-    def hear(self) -> tuple[int | None, bytes] | None:
+    def receive_response(self) -> tuple[int | None, bytes] | None:
         """Take in what there is. Return status and body where an answer is whole, (None, b"") where the connection broke."""
         if self.socket is None:
             return None
@@ -103,7 +103,7 @@ class Connection:
             said = b""
         owed = self.asked_at is not None
         self.taken += said
-        found = answer_of(self.taken, ended=not said) if owed else None
+        found = parse_response(self.taken, ended=not said) if owed else None
         if found is not None and found[0] is not None:
             keeps = bool(said) and found[2]
             self.taken, self.asked_at = b"", None
@@ -116,7 +116,7 @@ class Connection:
         return None, b""
 
 
-def answer_of(text: bytes, ended: bool = False) -> tuple[int | None, bytes, bool] | None:
+def parse_response(text: bytes, ended: bool = False) -> tuple[int | None, bytes, bool] | None:
     """Return status, body and whether the connection stays, None while it is not whole; status None for what is no HTTP."""
     wrong, rest, status = (None, b"", False), text, 100
     while 100 <= status < 200:  # "continue" and the like precede the answer
@@ -134,7 +134,7 @@ def answer_of(text: bytes, ended: bool = False) -> tuple[int | None, bytes, bool
         return status, b"", stays
     length = field.get(b"content-length")
     if field.get(b"transfer-encoding") == b"chunked":
-        body = _chunks(rest)
+        body = _decode_chunked(rest)
     elif length is not None:
         if not length.isdigit() or int(length) > BODY_LIMIT:
             return wrong
@@ -146,7 +146,7 @@ def answer_of(text: bytes, ended: bool = False) -> tuple[int | None, bytes, bool
     return status, body, stays
 
 
-def _chunks(rest: bytes) -> bytes | None:
+def _decode_chunked(rest: bytes) -> bytes | None:
     """Return the whole of a chunked body, None while there is more to come."""
     body = b""
     while True:
@@ -166,9 +166,9 @@ def _chunks(rest: bytes) -> bytes | None:
         body, rest = body + rest[:size], rest[size + 2 :]
 
 
-def is_listening(path: str) -> bool:
+def is_socket_open(path: str) -> bool:
     """Tell whether somebody takes connections on a unix socket."""
-    one = Connection(path)
+    one = HttpConnection(path)
     there = os.path.exists(path) and one.open()  # noqa: PTH110  # pathlib costs the node a megabyte
     one.close()
     return there

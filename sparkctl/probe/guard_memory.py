@@ -9,7 +9,7 @@ import time
 from collections import deque
 
 from sparkctl.probe.agent import Processes, Source, container_of, memory_of, start_thread
-from sparkctl.probe.guard_rule import Reading
+from sparkctl.probe.guard_rule import MeminfoReading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,22 +24,22 @@ GROWTH = 8.0  # seconds over which a container's growth is taken
 PROMPT = 0.003  # seconds that a reading may take; one that takes longer was interrupted
 
 
-class Memory:
+class MemoryReader:
     """What is decided on, and what receipts tell of it."""
 
     def __init__(self, root: str) -> None:
         self.meminfo = Source(root + "/proc/meminfo")
         self.total = (memory_of(self.meminfo.read())[0] or {}).get("total")
-        self.readings: list[Reading] = []  # of the last second: what is decided on
+        self.readings: list[MeminfoReading] = []  # of the last second: what is decided on
         self.recent: deque[list[float]] = deque(maxlen=200)  # as receipts tell them
         self.minute: deque[list[float]] = deque(maxlen=60)
 
     @property
-    def now(self) -> Reading | None:
+    def now(self) -> MeminfoReading | None:
         """Return the last reading."""
         return self.readings[-1] if self.readings else None
 
-    def read(self) -> Reading | None:
+    def read(self) -> MeminfoReading | None:
         """Read it and keep it; None where it is not known."""
         for _ in range(3):  # until it is known when it was read: a rate is taken from it
             begun = time.monotonic()
@@ -51,7 +51,7 @@ class Memory:
         if memory is None:
             self.meminfo.retry_at = 0.0
             return None
-        reading = Reading(now, memory["available"], memory["free"], memory["page_cache"], memory["swap_free"])
+        reading = MeminfoReading(now, memory["available"], memory["free"], memory["page_cache"], memory["swap_free"])
         old = max(0, len(self.readings) - 3)  # the last ones count however old they are: a node may let us read seldom
         self.readings = [one for at, one in enumerate(self.readings) if at >= old or now - one.at <= 1.1]
         self.readings.append(reading)
@@ -62,7 +62,7 @@ class Memory:
         """Return what is available at this moment; it is not decided on."""
         return (memory_of(self.meminfo.read())[0] or {}).get("available")
 
-    def keep_one(self) -> None:
+    def record_second(self) -> None:
         """Keep the last reading for a minute: once a second."""
         if self.recent:
             self.minute.append(self.recent[-1])
@@ -73,7 +73,7 @@ class Memory:
         return [row for row in self.minute if row[0] < oldest] + list(self.recent)
 
 
-class Holdings:
+class ContainerMemory:
     """What each container holds, CPU and GPU side together, asked every second in parts of their own."""
 
     def __init__(self, root: str, gpu: Part | None) -> None:
@@ -93,7 +93,7 @@ class Holdings:
         if (gpus is not None) != self.has_gpus:  # what it held all along would look like growth
             self.has_gpus = gpus is not None
             self.held.clear()
-        on_gpu = gpu_memory(gpus or [])
+        on_gpu = gpu_memory_by_pid(gpus or [])
         asked = [part for part in self.parts if not part.ended]
         answers = [part.answer for part in asked]
         is_new = len(answers) != len(self.taken) or not any(a is b for a, b in zip(answers, self.taken))  # noqa: B905
@@ -120,14 +120,14 @@ class Holdings:
         self.unlisted = {pid: container for pid, container in self.unlisted.items() if pid in left}
         return found
 
-    def grown(self, container: str) -> int | None:
+    def growth(self, container: str) -> int | None:
         """Return by how many bytes it grew over the last seconds, None where that is not known."""
         now = time.monotonic()
         seen = [total[container] for at, total in self.held if now - at <= GROWTH and container in total]
         return seen[-1] - seen[0] if len(seen) > 1 else None
 
 
-def gpu_memory(gpus: Sequence[Json]) -> dict[int, int]:
+def gpu_memory_by_pid(gpus: Sequence[Json]) -> dict[int, int]:
     """Return what each process holds on all GPUs."""
     found: dict[int, int] = {}
     for reading in gpus:

@@ -11,29 +11,29 @@ import os
 import re
 import time
 
-from sparkctl.probe.guard_watch import WHO
+from sparkctl.probe.guard_watch import IDENTITY_FIELDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from sparkctl.probe.guard_events import Events
-    from sparkctl.probe.guard_memory import Memory
-    from sparkctl.probe.guard_rule import Reading
-    from sparkctl.probe.guard_watch import Watch
+    from sparkctl.probe.guard_events import GuardEventLog
+    from sparkctl.probe.guard_memory import MemoryReader
+    from sparkctl.probe.guard_rule import MeminfoReading
+    from sparkctl.probe.guard_watch import ContainerWatch
 
     Json = dict[str, Any]
 
 RECEIPTS, RECEIPT_AGE = 10, 24 * 3600.0
-RECEIPT_ROOM = 1 << 16
+RESERVED_BYTES = 1 << 16
 RECEIPT = re.compile(r"receipt-([0-9a-f]{12})\.json")
 
 
-class Receipts:
+class ReceiptStore:
     """Those in ``place``, and the drafts that wait there with their room on the disk."""
 
-    def __init__(self, place: str, memory: Memory, events: Events) -> None:
+    def __init__(self, place: str, memory: MemoryReader, events: GuardEventLog) -> None:
         self.place = place
         self.memory = memory
         self.events = events
@@ -42,20 +42,20 @@ class Receipts:
         """Return where a receipt is."""
         return f"{self.place}/receipt-{short}.json"
 
-    def draft(self, watch: Watch) -> str:
+    def draft(self, watch: ContainerWatch) -> str:
         """Return the path of the file that a receipt is written into before it gets its name."""
         return f"{self.place}/draft-{watch.container[:12]}"
 
-    def prepare(self, watch: Watch) -> None:
+    def reserve_draft(self, watch: ContainerWatch) -> None:
         """Open the file and take its room on the disk."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             watch.receipt = os.open(self.draft(watch), flags, 0o600)
-            os.posix_fallocate(watch.receipt, 0, RECEIPT_ROOM)
+            os.posix_fallocate(watch.receipt, 0, RESERVED_BYTES)
         except OSError:
             pass  # a full disk costs the receipt, not the guard
 
-    def give_up(self, watch: Watch) -> None:
+    def discard_draft(self, watch: ContainerWatch) -> None:
         """Close the file and remove it: there was nothing to tell."""
         if watch.receipt >= 0:
             os.close(watch.receipt)
@@ -63,12 +63,12 @@ class Receipts:
             with contextlib.suppress(OSError):
                 os.unlink(self.draft(watch))  # noqa: PTH108
 
-    def begin(self, watch: Watch, event: Json, floor: int, sent_at: float) -> Json:
+    def begin(self, watch: ContainerWatch, event: Json, floor: int, sent_at: float) -> Json:
         """Return the receipt as far as it is known when the request has been sent."""
         readings = self.memory.readings
-        crossed_at = crossing(floor, readings)
+        crossed_at = floor_crossing_time(floor, readings)
         return {
-            **{name: getattr(watch, name) for name in (*WHO, "role")},
+            **{name: getattr(watch, name) for name in (*IDENTITY_FIELDS, "role")},
             **{name: event[name] for name in ("at", "why", "rate", "to_zero")},
             "did": "killed",
             "floor": floor,
@@ -76,13 +76,13 @@ class Receipts:
             "reaction": None if crossed_at is None else round(sent_at - crossed_at, 4),
             "answer": None,
             "samples": self.memory.samples(),
-            "events": self.events.about(watch),
+            "events": self.events.events_of(watch),
         }
 
-    def write(self, watch: Watch, receipt: Json) -> None:
+    def write(self, watch: ContainerWatch, receipt: Json) -> None:
         """Write it into the prepared file and give that its name; nobody sees half of one."""
         if watch.receipt < 0:
-            self.prepare(watch)
+            self.reserve_draft(watch)
         if watch.receipt < 0:
             return
         text = json.dumps(receipt, separators=(",", ":")).encode("ascii", "replace")
@@ -95,7 +95,7 @@ class Receipts:
         os.close(watch.receipt)
         watch.receipt = -1
 
-    def there(self) -> list[str]:
+    def list_ids(self) -> list[str]:
         """Return the short id of every receipt there is, the newest first."""
         return [short for _, short in self._dated()]
 
@@ -115,7 +115,7 @@ class Receipts:
                     found.append((os.lstat(f"{self.place}/{name}").st_mtime, match.group(1)))
         return sorted(found, reverse=True)
 
-    def tidy(self, drafts: bool = False) -> None:
+    def remove_old(self, drafts: bool = False) -> None:
         """Remove receipts that are old or too many; ``drafts``: also what a guard that was killed had prepared."""
         for name in self._names() if drafts else ():
             if name.startswith("draft-"):
@@ -125,7 +125,7 @@ class Receipts:
             if at >= RECEIPTS or time.time() - when > RECEIPT_AGE:
                 self.remove(short)
 
-    def touch(self) -> None:
+    def refresh_mtime(self) -> None:
         """Look used, so that what cleans /tmp by age leaves the directory alone; receipts keep their time."""
         try:
             names = os.listdir(self.place)  # noqa: PTH208
@@ -155,7 +155,7 @@ class Receipts:
         return found if isinstance(found, dict) else None
 
 
-def crossing(floor: int, readings: Sequence[Reading]) -> float | None:
+def floor_crossing_time(floor: int, readings: Sequence[MeminfoReading]) -> float | None:
     """Return when memory crossed the floor, between two readings in proportion; None where no reading is above it.
 
     The last reading's time where it has not crossed it.

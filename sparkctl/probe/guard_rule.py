@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import NamedTuple
 
-    class Reading(NamedTuple):
+    class MeminfoReading(NamedTuple):
         """The node's memory at a moment of the clock."""
 
         at: float
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         page_cache: int
         swap_free: int
 
-    class Step(NamedTuple):
+    class GuardDecision(NamedTuple):
         """What to do now. ``close``: look every `FAST`. ``rate`` in bytes/s and ``to_zero`` are None without a fall."""
 
         act: str
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         to_zero: float | None
         why: str
 
-    class Candidate(NamedTuple):
+    class KillCandidate(NamedTuple):
         """A container that may be ended. ``grown``: bytes over the last seconds, None = not known."""
 
         container: str
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
         since: float
         tried: int
 else:  # typing itself would cost the node a megabyte
-    Reading = namedtuple("Reading", "at available free page_cache swap_free")
-    Step = namedtuple("Step", "act close rate to_zero why")
-    Candidate = namedtuple("Candidate", "container loading grown since tried")
+    MeminfoReading = namedtuple("MeminfoReading", "at available free page_cache swap_free")
+    GuardDecision = namedtuple("GuardDecision", "act close rate to_zero why")
+    KillCandidate = namedtuple("KillCandidate", "container loading grown since tried")
 
 MIB, GIB = 1 << 20, 1 << 30
 CALM, FAST = 0.1, 0.01  # seconds between two readings
 # A request is on its way within two fast readings; the rest is for a wake-up that comes late. It is no longer than this
 # because a KV cache is taken at 14 GiB/s, and one that ends with 1 GiB left must not be ended 0.07 s before that.
-LEAD = 0.05
+KILL_LEAD_SECONDS = 0.05
 BAND = GIB  # at most so far above the floor one looks closely
 SOON = 1.0  # seconds to the floor under which a fall is told
 WINDOW = 1.0  # of the readings that the rate is taken from
@@ -57,23 +57,23 @@ CACHE_WORTH = GIB  # less page cache than this is not worth a drop
 CACHE_BELOW, CACHE_SHARE = 8 * GIB, 0.06  # of MemFree: the default of the cache guard is the smaller of the two
 
 
-def needs_eyes(floor: int, readings: Sequence[Reading]) -> bool:
+def needs_fast_reads(floor: int, readings: Sequence[MeminfoReading]) -> bool:
     """Tell whether one has to look every `FAST`: half of the way to `near`, or soon at the floor at the present rate.
 
     Soon is two seconds, and four looks where they come late.
     """
-    available, rate = readings[-1].available, fastest_fall(readings)
+    available, rate = readings[-1].available, fastest_decline(readings)
     soon = max(2.0, 4 * (readings[-1].at - readings[-2].at)) if len(readings) > 1 else 2.0
-    return available < (floor + near(floor)) // 2 or (rate is not None and available - floor < soon * rate)
+    return available < (floor + warning_level(floor)) // 2 or (rate is not None and available - floor < soon * rate)
 
 
-def stalled(floor: int, readings: Sequence[Reading]) -> float:
+def read_delay(floor: int, readings: Sequence[MeminfoReading]) -> float:
     """Return how long the last look let us wait, seconds, 0 where it came about as soon as it was asked for."""
     gap = readings[-1].at - readings[-2].at if len(readings) > 1 else 0.0
-    return gap if gap > LEAD and needs_eyes(floor, readings[:-1]) else 0.0
+    return gap if gap > KILL_LEAD_SECONDS and needs_fast_reads(floor, readings[:-1]) else 0.0
 
 
-def lowered(floor: int, available: int) -> int:
+def lowered_floor(floor: int, available: int) -> int:
     """Return the floor that holds while memory is under ``floor`` already: an eighth below what is available, or 16 MiB.
 
     So what is steady there ends nothing, and what falls on does.
@@ -81,12 +81,12 @@ def lowered(floor: int, available: int) -> int:
     return min(floor, available - max(16 * MIB, available // 8))
 
 
-def near(floor: int) -> int:
+def warning_level(floor: int) -> int:
     """Return the available bytes under which the floor is close: twice the floor, for a high one a GiB above it."""
     return floor + min(floor, BAND)
 
 
-def fastest_fall(readings: Sequence[Reading]) -> float | None:
+def fastest_decline(readings: Sequence[MeminfoReading]) -> float | None:
     """Return the fastest fall of MemAvailable (bytes/s) to now from any reading of the last second, None without one."""
     now, best = readings[-1], 0.0
     for reading in reversed(readings[:-1]):
@@ -98,7 +98,7 @@ def fastest_fall(readings: Sequence[Reading]) -> float | None:
     return best or None
 
 
-def falling_now(readings: Sequence[Reading]) -> float:
+def current_decline(readings: Sequence[MeminfoReading]) -> float:
     """Return how fast it falls at this moment (bytes/s), 0 where the last reading is no lower than the one before.
 
     At most twice as fast as between the last two readings, so that a fall that has just ended is none; nor than in the
@@ -118,7 +118,7 @@ def falling_now(readings: Sequence[Reading]) -> float:
     return max(0.0, min(lately, 2 * slopes[0], 2 * sorted(slopes)[-2]))
 
 
-def decide(floor: int, readings: Sequence[Reading], may_drop: bool = False) -> Step:
+def decide_action(floor: int, readings: Sequence[MeminfoReading], may_drop: bool = False) -> GuardDecision:
     """Return what to do for a watch with this floor: ``calm``, ``warn``, ``drop`` or ``kill``.
 
     ``readings``: the last second's, the newest last, every `CALM` or, where the last step said ``close``, every `FAST`.
@@ -127,33 +127,35 @@ def decide(floor: int, readings: Sequence[Reading], may_drop: bool = False) -> S
     seldom that nothing may be left at the next look, that counts in place of `LEAD`, and under the floor of a second look.
     """
     now = readings[-1]
-    rate = fastest_fall(readings)
+    rate = fastest_decline(readings)
     to_zero = now.available / rate if rate else None
-    is_near = now.available < near(floor)
-    close = needs_eyes(floor, readings)
-    falling = falling_now(readings)
+    is_near = now.available < warning_level(floor)
+    close = needs_fast_reads(floor, readings)
+    falling = current_decline(readings)
     before = readings[-2] if len(readings) > 1 else now
-    stall = stalled(floor, readings)
+    stall = read_delay(floor, readings)
     gone_next = stall > 0 and before.available - now.available >= now.available
     if now.available < floor and (gone_next or (before is not now and before.available < floor)):
-        return Step("kill", True, rate, to_zero, _under(now, floor, rate, to_zero))
-    lead = max(LEAD, 1.5 * min(stall, stalled(floor, readings[:-1]))) if stall else LEAD
+        return GuardDecision("kill", True, rate, to_zero, _under(now, floor, rate, to_zero))
+    lead = max(KILL_LEAD_SECONDS, 1.5 * min(stall, read_delay(floor, readings[:-1]))) if stall else KILL_LEAD_SECONDS
     if falling and now.available <= falling * lead:
         why = f"{_size(now.available)} are available and fall by {_size(falling)} a second: gone in "
-        return Step("kill", True, falling, now.available / falling, f"{why}{now.available / falling * 1000:.0f} ms")
+        return GuardDecision(
+            "kill", True, falling, now.available / falling, f"{why}{now.available / falling * 1000:.0f} ms"
+        )
     if not is_near and now.available - floor >= falling * SOON:
-        return Step("calm", close, rate, to_zero, "")
-    why = _under(now, near(floor), rate, to_zero) if is_near else f"memory falls by {_size(falling)} a second"
-    helps = may_drop and now.free < near(floor) and now.page_cache > CACHE_WORTH // 4
-    return Step("drop" if helps else "warn", close, rate, to_zero, f"{why}; the floor is {_size(floor)}")
+        return GuardDecision("calm", close, rate, to_zero, "")
+    why = _under(now, warning_level(floor), rate, to_zero) if is_near else f"memory falls by {_size(falling)} a second"
+    helps = may_drop and now.free < warning_level(floor) and now.page_cache > CACHE_WORTH // 4
+    return GuardDecision("drop" if helps else "warn", close, rate, to_zero, f"{why}; the floor is {_size(floor)}")
 
 
-def cache_starves(now: Reading, below: int) -> bool:
+def is_starved_by_page_cache(now: MeminfoReading, below: int) -> bool:
     """Tell whether page cache keeps free memory under ``below``, so that a drop would give an engine room."""
     return now.free < below and now.page_cache > CACHE_WORTH
 
 
-def pause_after(pause: float, before: Reading, after: Reading) -> float:
+def next_drop_pause(pause: float, before: MeminfoReading, after: MeminfoReading) -> float:
     """Return how long to wait after a drop that was waited ``pause`` for: twice as long where it freed next to nothing.
 
     Page cache that is mapped or dirty counts as page cache and stays through every drop; each stalls whoever reads.
@@ -167,7 +169,7 @@ def default_cache_below(total: int | None) -> int:
     return CACHE_BELOW if total is None else min(CACHE_BELOW, int(total * CACHE_SHARE))
 
 
-def choose(candidates: Iterable[Candidate]) -> Candidate | None:
+def choose_kill_candidate(candidates: Iterable[KillCandidate]) -> KillCandidate | None:
     """Return which instance is to end: one that loads before one that serves, then the one that grew most, then the newest.
 
     One that was to end twice already and is still there comes last.
@@ -180,6 +182,6 @@ def _size(size: float) -> str:
     return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.0f} MiB"
 
 
-def _under(now: Reading, bound: int, rate: float | None, to_zero: float | None) -> str:
+def _under(now: MeminfoReading, bound: int, rate: float | None, to_zero: float | None) -> str:
     text = f"{_size(now.available)} are available, under {_size(bound)}"
     return text if rate is None or to_zero is None or to_zero > 60 else f"{text}, and last {to_zero:.1f} s at this rate"

@@ -24,11 +24,11 @@ CLIENTS = 16
 LINE_LIMIT, UNSENT_LIMIT = 1 << 16, 1 << 18
 
 
-class Refused(Exception):
+class StartRefused(Exception):
     """The guard cannot be started here; the sentence says why."""
 
 
-class Client:
+class GuardConnection:
     """Somebody on the socket."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -42,7 +42,7 @@ class Client:
         """Return its descriptor, for select."""
         return self.socket.fileno()
 
-    def say(self, message: Json) -> None:
+    def broadcast(self, message: Json) -> None:
         """Send a line; one who does not read is left."""
         line = json.dumps(dict({"guard": GUARD_PROTOCOL}, **message), separators=(",", ":")).encode("ascii", "replace")
         self.unsent += line + b"\n"
@@ -60,7 +60,7 @@ class Client:
         except OSError:
             self.is_gone = True
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         """Take in what there is; a line too long, and the end, are the end."""
         try:
             said = self.socket.recv(LINE_LIMIT)
@@ -71,10 +71,10 @@ class Client:
         self.taken += said
         if not said or (len(self.taken) > LINE_LIMIT and b"\n" not in self.taken[:LINE_LIMIT]):
             if said:
-                self.say({"kind": "refused", "what": f"a line of more than {LINE_LIMIT} bytes"})
+                self.broadcast({"kind": "refused", "what": f"a line of more than {LINE_LIMIT} bytes"})
             self.is_gone = True
 
-    def line(self) -> bytes | None:
+    def next_line(self) -> bytes | None:
         """Return the next whole line, None without one."""
         if b"\n" not in self.taken:
             return None
@@ -82,30 +82,30 @@ class Client:
         return line
 
 
-class Clients:
+class SocketServer:
     """All of them, and the socket that they come to."""
 
     def __init__(self, path: str) -> None:
-        self.listener = listen(path)
-        self.there: list[Client] = []
+        self.listener = open_listener(path)
+        self.there: list[GuardConnection] = []
 
     def __len__(self) -> int:
         return len(self.there)
 
-    def welcome(self) -> None:
+    def accept_client(self) -> None:
         """Take a connection, if there are not too many."""
         try:
             connection, _ = self.listener.accept()
         except OSError:
             return
-        client = Client(connection)
+        client = GuardConnection(connection)
         if len(self.there) >= CLIENTS:
-            client.say({"kind": "refused", "what": f"more than {CLIENTS} connections"})
+            client.broadcast({"kind": "refused", "what": f"more than {CLIENTS} connections"})
             connection.close()
             return
         self.there.append(client)
 
-    def part(self) -> list[Client]:
+    def remove_gone(self) -> list[GuardConnection]:
         """Close the connections of those who have gone, and return these."""
         gone = [client for client in self.there if client.is_gone]
         for client in gone:
@@ -113,23 +113,23 @@ class Clients:
             self.there.remove(client)
         return gone
 
-    def say(self, message: Json) -> None:
+    def broadcast(self, message: Json) -> None:
         """Tell everybody."""
         for client in self.there:
-            client.say(message)
+            client.broadcast(message)
 
 
-def own_directory(path: str) -> str:
+def create_private_directory(path: str) -> str:
     """Make the directory that only we enter, or take the one there is. Raises `Refused` for one that is not ours alone."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)  # noqa: PTH102
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise Refused(f"{path} is not a directory of this user alone: see who made it, and remove it")
+        raise StartRefused(f"{path} is not a directory of this user alone: see who made it, and remove it")
     return path
 
 
-def take_lock(place: str) -> bool:
+def acquire_lock(place: str) -> bool:
     """Take the lock that only one guard holds; False where another one does.
 
     A record lock: a child that hangs in the driver does not inherit it, and so does not keep it for us.
@@ -147,7 +147,7 @@ def take_lock(place: str) -> bool:
     return True
 
 
-def listen(path: str) -> socket.socket:
+def open_listener(path: str) -> socket.socket:
     """Return a listening socket at this path."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)  # noqa: PTH108

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 
-def in_background(task: Callable[[Callable[[], None]], None]) -> None:
+def daemonize(task: Callable[[Callable[[], None]], None]) -> None:
     """Run ``task`` in a process of its own and session; we stay until it calls what it is given, or ends."""
     reader, writer = os.pipe()
     if os.fork():
@@ -37,7 +37,7 @@ def in_background(task: Callable[[Callable[[], None]], None]) -> None:
     task(lambda: os.close(writer) if os.write(writer, b".") else None)
 
 
-def detach(log: str) -> None:
+def redirect_streams(log: str) -> None:
     """Let go of the terminal's streams; what goes wrong from here on stands in ``log``."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     errors = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
@@ -56,7 +56,7 @@ def lock_memory() -> bool:
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, -20)
     with contextlib.suppress(OSError):
-        protect()
+        set_oom_score()
     soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (hard, hard))
@@ -67,7 +67,7 @@ def lock_memory() -> bool:
     return bool(libc.mlockall(flags) == 0)
 
 
-def protect() -> None:
+def set_oom_score() -> None:
     """Tell the kernel not to choose us when it runs out of memory itself."""
     fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -76,12 +76,12 @@ def protect() -> None:
         os.close(fd)
 
 
-def hello(place: str, pid: int | None, already: bool) -> None:
+def print_start_line(place: str, pid: int | None, already: bool) -> None:
     """Say the one line of stdout."""
-    say({"kind": "guard", "socket": place + "/guard.sock", "pid": pid, "already": already})
+    write_line({"kind": "guard", "socket": place + "/guard.sock", "pid": pid, "already": already})
 
 
-def say(message: Json) -> None:
+def write_line(message: Json) -> None:
     """Write a line to stdout."""
     line = json.dumps(dict({"probe": PROTOCOL}, **message), separators=(",", ":")).encode("ascii", "replace") + b"\n"
     with contextlib.suppress(OSError):  # nobody reads any more: the guard is needed all the same

@@ -11,7 +11,7 @@ _LARGEST_HEADER = 100 << 20  # bytes; safetensors' own limit
 _MOST = 1000  # files
 
 
-def folder(place: Path) -> Path:
+def model_directory(place: Path) -> Path:
     """Return where the files of a model lie: a place in Hugging Face's cache has them in a snapshot. Raises PermissionError."""
     snapshots = place / "snapshots"
     if not snapshots.is_dir():
@@ -25,7 +25,7 @@ def folder(place: Path) -> Path:
     return max(snapshots.iterdir(), key=lambda one: one.stat().st_mtime, default=place)
 
 
-def fault_of(path: Path) -> str | None:
+def find_file_fault(path: Path) -> str | None:
     """Return what is wrong with one file, None where its header agrees with its size."""
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -46,7 +46,7 @@ def fault_of(path: Path) -> str | None:
     return f"it is cut off: {size} of {wanted} bytes are there" if wanted > size else None
 
 
-def missing(index: Path, names: set[str]) -> list[str]:
+def find_missing_files(index: Path, names: set[str]) -> list[str]:
     """Return which files an index lists that are not there. Raises PermissionError."""
     try:
         wanted = set(json.loads(index.read_text())["weight_map"].values())
@@ -57,7 +57,7 @@ def missing(index: Path, names: set[str]) -> list[str]:
     return [f"{one} is missing: {index.name} lists it" for one in sorted(wanted - names)]
 
 
-def look(place: str) -> dict[str, object]:
+def check_place(place: str) -> dict[str, object]:
     """Return how many files of a place there are, what is wrong with them, and which this user has no right to read.
 
     The container is mostly root's: what may not be read here may be whole.
@@ -66,7 +66,7 @@ def look(place: str) -> dict[str, object]:
     unread: list[str] = []
     there: list[Path] = []
     try:
-        base = folder(Path(place))
+        base = model_directory(Path(place))
         there = sorted(base.iterdir()) if base.is_dir() else [base] if base.is_file() else []
     except PermissionError:
         unread.append(".")
@@ -75,8 +75,8 @@ def look(place: str) -> dict[str, object]:
     for path in [one for one in there if one.name.endswith(".safetensors.index.json")] + paths:
         try:
             if path.suffix == ".json":
-                faults += missing(path, names)
-            elif (fault := fault_of(path)) is not None:
+                faults += find_missing_files(path, names)
+            elif (fault := find_file_fault(path)) is not None:
                 faults.append(f"{path.name}: {fault}")
         except PermissionError:
             unread.append(path.name)
@@ -87,5 +87,5 @@ def look(place: str) -> dict[str, object]:
 
 if __name__ == "__main__":
     for one in sys.argv[1:]:
-        sys.stdout.write(f"@@ {json.dumps(look(one))}\n")
+        sys.stdout.write(f"@@ {json.dumps(check_place(one))}\n")
     sys.stdout.write('@@ "end"\n')

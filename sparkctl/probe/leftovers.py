@@ -15,7 +15,7 @@ _BLOCK = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Proc:
+class ProcessInfo:
     """A process. ``start`` is in ticks since the boot: with the pid it names one process and no later one. ``born`` is unix
     seconds, ``resident`` bytes of its own, ``words`` the beginning of its command line."""
 
@@ -30,7 +30,7 @@ class Proc:
 
 
 @dataclass(frozen=True, slots=True)
-class ShmFile:
+class SharedMemoryFile:
     """A file in /dev/shm. ``inode`` is (device, number); ``size`` what it holds, bytes; ``born`` unix seconds, None where
     the kernel does not say. ``users`` are the pids that are seen to have it mapped or open."""
 
@@ -42,7 +42,7 @@ class ShmFile:
     users: frozenset[int] = frozenset()
 
 
-def processes(body: str | None, commands: str | None, resident: str | None) -> tuple[Proc, ...] | None:
+def parse_processes(body: str | None, commands: str | None, resident: str | None) -> tuple[ProcessInfo, ...] | None:
     """Return the processes of a node, None where it did not say."""
     if body is None:
         return None
@@ -50,9 +50,9 @@ def processes(body: str | None, commands: str | None, resident: str | None) -> t
     for pid, word in _WORD.findall(commands or ""):
         words.setdefault(int(pid), []).append(word.strip())
     boot = re.search(r"^btime (\d+)$", body, re.MULTILINE)
-    own = {} if resident is None else own_memory(resident)
+    own = {} if resident is None else parse_anonymous_memory(resident)
     return tuple(
-        Proc(
+        ProcessInfo(
             pid=int(pid),
             parent=int(parent),
             start=int(start),
@@ -66,13 +66,13 @@ def processes(body: str | None, commands: str | None, resident: str | None) -> t
     )
 
 
-def own_memory(resident: str) -> dict[int, int]:
+def parse_anonymous_memory(resident: str) -> dict[int, int]:
     """Return the anonymous memory of each process, in bytes."""
     found = re.findall(r"/proc/(\d+)/status:RssAnon:\s+(\d+)", resident)
     return {int(pid): int(kib) * KIB for pid, kib in found}
 
 
-def shared_files(body: str | None) -> tuple[ShmFile, ...] | None:
+def parse_shared_memory(body: str | None) -> tuple[SharedMemoryFile, ...] | None:
     """Return the files in /dev/shm and who is seen to use them, None where the node did not say."""
     if body is None:
         return None
@@ -89,5 +89,5 @@ def shared_files(body: str | None) -> tuple[ShmFile, ...] | None:
         inode, born = (int(one[0]), int(one[1])), one[4]
         since = float(born) if born.isdigit() and int(born) else None  # stat says 0 or - where it does not know
         users_ = frozenset(users.get(inode, ()))
-        found.append(ShmFile(one[5], inode, int(one[2]), int(one[3]) * _BLOCK, since, users_))
+        found.append(SharedMemoryFile(one[5], inode, int(one[2]), int(one[3]) * _BLOCK, since, users_))
     return tuple(found)

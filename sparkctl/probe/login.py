@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkctl.model.text import clean
+from sparkctl.model.text import sanitize_line
 
 FIRST_LINE = "# sparkctl login 1"
 COMMAND = ("sh", "-s", "--")
-SCRIPT = f"""\
+LOGIN_SCRIPT = f"""\
 {FIRST_LINE}
 echo "@@ login"
 id -un
@@ -25,7 +25,7 @@ _SSH = (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SshLoginTarget:
     """Who we are on a node, and the port of the sshd by which we came; ``has_keys``: there is a list of who may log in."""
 
     user: str
@@ -33,18 +33,18 @@ class Entry:
     has_keys: bool
 
 
-def decode(answer: bytes) -> Entry:
+def decode_login_target(answer: bytes) -> SshLoginTarget:
     """Return what a node said, whatever its login shell prints around it; raises ValueError for anything else."""
-    lines = [clean(line) for line in answer.decode("utf-8", "replace").splitlines()]
+    lines = [sanitize_line(line) for line in answer.decode("utf-8", "replace").splitlines()]
     if "@@ login" not in lines or "@@ end" not in (lines := lines[lines.index("@@ login") + 1 :]):
         raise ValueError("the answer is not whole")
     lines = lines[: lines.index("@@ end")]
     if len(lines) < 2:
         raise ValueError("the answer is not whole")
-    return Entry(lines[0], lines[1] if lines[1].isdigit() else _USUAL, "listed" in lines[2:])
+    return SshLoginTarget(lines[0], lines[1] if lines[1].isdigit() else _USUAL, "listed" in lines[2:])
 
 
-def attempt(entry: Entry, address: str) -> tuple[str, ...]:
+def login_test_command(entry: SshLoginTarget, address: str) -> tuple[str, ...]:
     """Return the command that logs in there and does nothing. As in a container of ours no agent helps it, and a host that was
     never seen is taken; what the node knows of hosts is left as it is."""
     return (*_SSH, "-p", entry.port, "-l", entry.user, address, "true")

@@ -9,12 +9,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkctl.model.checkpoint import Checkpoint
+from sparkctl.model.checkpoint import CheckpointFiles
 from sparkctl.model.fabric import Lane
-from sparkctl.model.memory import Memory
+from sparkctl.model.memory import MemoryReading
 from sparkctl.model.units import KIB, MIB
 from sparkctl.probe import leftovers
-from sparkctl.probe.leftovers import Proc, ShmFile
+from sparkctl.probe.leftovers import ProcessInfo, SharedMemoryFile
 
 _LARGEST = 10**15  # KiB, MiB, seconds: all that is counted on a node is far below it
 _HEADER = "@@ "
@@ -22,7 +22,7 @@ _MEMINFO = re.compile(r"^(\w+(?:\(\w+\))?):\s+(\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class NodeIdentity:
     """Who and what the node says it is. Empty text where it did not say."""
 
     user: str
@@ -39,7 +39,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Disk:
+class NodeDisk:
     """Room on the filesystem of ``path``, bytes; None where df could not say."""
 
     path: str
@@ -65,7 +65,7 @@ class DockerAccess:
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class LaneReadings:
     """The interfaces with a carrier and an IPv4 address; ``has_devices``: /dev/infiniband is there."""
 
     lanes: tuple[Lane, ...]
@@ -83,7 +83,7 @@ class JournalFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class KernelSettings:
     """Settings of the node that decide how it behaves when memory runs short."""
 
     python: str
@@ -93,30 +93,30 @@ class Habits:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class NodeInspection:
     """Everything one trip brought back. ``drops`` is the kernel's count of page cache drops so far.
     ``resident`` is bytes (anonymous + shared) by container id, ``gpu`` bytes by pid, ``pids`` container id by pid."""
 
-    identity: Identity | None = None
-    memory: Memory | None = None
+    identity: NodeIdentity | None = None
+    memory: MemoryReading | None = None
     drops: int | None = None
     resident: dict[str, int] | None = None
     pids: dict[int, str] | None = None
     gpu: dict[int, int] | None = None
     listening: frozenset[int] | None = None
-    disks: tuple[Disk, ...] = ()
+    disks: tuple[NodeDisk, ...] = ()
     paths: tuple[tuple[str, bool | None], ...] = ()  # None: behind a folder that this user may not search
     docker: DockerAccess | None = None
     drop_right: str | None = None  # allowed | denied | none (no sudo)
-    habits: Habits | None = None
-    models: tuple[Checkpoint, ...] = ()
-    lanes: Lanes | None = None
+    habits: KernelSettings | None = None
+    models: tuple[CheckpointFiles, ...] = ()
+    lanes: LaneReadings | None = None
     everybody: int | None = None  # bytes that all processes hold, on the GPU's side too
-    procs: tuple[Proc, ...] | None = None
-    shm: tuple[ShmFile, ...] | None = None
+    procs: tuple[ProcessInfo, ...] | None = None
+    shm: tuple[SharedMemoryFile, ...] | None = None
     journal: JournalFile | None = None
 
-    def held_by(self, container_id: str) -> int | None:
+    def container_memory(self, container_id: str) -> int | None:
         """Return the bytes a container's processes hold, CPU and GPU side together; None where neither is known."""
         cpu = None if self.resident is None else self.resident.get(container_id)
         if self.gpu is None or self.pids is None:
@@ -135,13 +135,13 @@ def command(*sections: str) -> list[str]:
     return ["sh", "-s", "--", *sections]
 
 
-def decode(answer: bytes) -> Look:
+def decode_inspection(answer: bytes) -> NodeInspection:
     """Return what the script's output says. Raises ValueError if it did not run to its end."""
     text = answer.decode("utf-8", "replace")
     sections: dict[str, str] = {}
-    disks: list[Disk] = []
+    disks: list[NodeDisk] = []
     paths: list[tuple[str, bool | None]] = []
-    models: list[Checkpoint] = []
+    models: list[CheckpointFiles] = []
     name: str | None = None
     body: list[str] = []
     complete = False
@@ -155,9 +155,9 @@ def decode(answer: bytes) -> Look:
         complete = name == "end"
     if not complete:
         raise ValueError("the look was cut short")
-    return Look(
+    return NodeInspection(
         identity=_identity(sections.get("identity")),
-        memory=memory_from(sections["memory"]) if "memory" in sections else None,
+        memory=parse_meminfo(sections["memory"]) if "memory" in sections else None,
         drops=_drops(sections.get("memory")),
         resident=_resident(sections.get("cgroups"), sections.get("resident")),
         pids=_pids(sections["cgroups"]) if "cgroups" in sections else None,
@@ -171,15 +171,15 @@ def decode(answer: bytes) -> Look:
         models=tuple(models),
         lanes=_lanes(sections.get("fabric")),
         everybody=_everybody(sections.get("resident"), sections.get("gpu")),
-        procs=leftovers.processes(sections.get("procs"), sections.get("commands"), sections.get("resident")),
-        shm=leftovers.shared_files(sections.get("shm")),
+        procs=leftovers.parse_processes(sections.get("procs"), sections.get("commands"), sections.get("resident")),
+        shm=leftovers.parse_shared_memory(sections.get("shm")),
         journal=_journal(sections.get("journal")),
     )
 
 
 def _keep(
-    name: str, body: str, sections: dict[str, str], disks: list[Disk], paths: list[tuple[str, bool | None]],
-    models: list[Checkpoint],
+    name: str, body: str, sections: dict[str, str], disks: list[NodeDisk], paths: list[tuple[str, bool | None]],
+    models: list[CheckpointFiles],
 ) -> None:  # fmt: skip
     kind, _, argument = name.partition(" ")
     if kind == "disk":
@@ -192,13 +192,13 @@ def _keep(
         sections[kind] = body
 
 
-def memory_from(meminfo: str) -> Memory | None:
+def parse_meminfo(meminfo: str) -> MemoryReading | None:
     """Return the reading of a /proc/meminfo text, None where a figure that everything rests on is missing."""
     field = {name: _count(value) * KIB for name, value in _MEMINFO.findall(meminfo)}
     if not {"MemTotal", "MemFree", "MemAvailable"} <= field.keys():
         return None
     cache = field.get("Cached", 0) + field.get("Buffers", 0) + field.get("SReclaimable", 0) - field.get("Shmem", 0)
-    return Memory(
+    return MemoryReading(
         total=field["MemTotal"],
         available=field["MemAvailable"],
         free=field["MemFree"],
@@ -213,12 +213,12 @@ def _words(body: str) -> dict[str, str]:
     return {key: value.strip() for key, _, value in pairs}
 
 
-def _identity(body: str | None) -> Identity | None:
+def _identity(body: str | None) -> NodeIdentity | None:
     if body is None:
         return None
     word = _words(body)
     clock = word.get("time", "")
-    return Identity(
+    return NodeIdentity(
         user=word.get("user", ""),
         home=word.get("home", ""),
         groups=tuple(word.get("groups", "").split()),
@@ -265,7 +265,7 @@ def _everybody(resident: str | None, gpu: str | None) -> int | None:
     on_gpu = _gpu(gpu)
     if resident is None or on_gpu is None:
         return None
-    return sum(leftovers.own_memory(resident).values()) + sum(on_gpu.values())
+    return sum(leftovers.parse_anonymous_memory(resident).values()) + sum(on_gpu.values())
 
 
 def _gpu(body: str | None) -> dict[int, int] | None:
@@ -284,11 +284,11 @@ def _listening(body: str | None) -> frozenset[int] | None:
     return frozenset(int(port, 16) for port in re.findall(r"^ *\d+: [0-9A-F]+:([0-9A-F]{4}) ", body, re.MULTILINE))
 
 
-def _disk(path: str, body: str) -> Disk:
+def _disk(path: str, body: str) -> NodeDisk:
     match = re.search(r"\s(\d+)\s+\d+\s+(-?\d+)\s+\d+%", body)
     if match is None:
-        return Disk(path, None, None)
-    return Disk(path, _count(match[1]) * KIB, max(0, _count(match[2])) * KIB)
+        return NodeDisk(path, None, None)
+    return NodeDisk(path, _count(match[1]) * KIB, max(0, _count(match[2])) * KIB)
 
 
 def _count(digits: str) -> int:
@@ -299,12 +299,12 @@ def _count(digits: str) -> int:
     return number
 
 
-def _checkpoint(place: str, body: str) -> Checkpoint:
+def _checkpoint(place: str, body: str) -> CheckpointFiles:
     word = _words(body)
     files = re.findall(r"^file (\d{1,16}) (?:.*/)?([^/\n]+)$", body, re.MULTILINE)
     total = re.search(r'^total "total_size": *(\d{1,16})$', body, re.MULTILINE)
     unfinished = word.get("unfinished", "")
-    return Checkpoint(
+    return CheckpointFiles(
         place,
         is_there={"dir": True, "file": True, "other": True, "no": False}.get(word.get("there", "")),
         files=tuple((name, _count(size)) for size, name in files),
@@ -335,7 +335,7 @@ def _journal(body: str | None) -> JournalFile | None:
     return JournalFile(word.get("file") or "foreign", word.get("text", ""), word.get("held") == "yes")
 
 
-def _habits(body: str | None) -> Habits | None:
+def _habits(body: str | None) -> KernelSettings | None:
     if body is None:
         return None
     word = _words(body)
@@ -343,10 +343,12 @@ def _habits(body: str | None) -> Habits | None:
     def number(key: str) -> int | None:
         return _count(word[key]) if word.get(key, "").isdigit() else None
 
-    return Habits(word.get("python", ""), word.get("earlyoom", ""), number("swappiness"), number("min_free_kbytes"))
+    return KernelSettings(
+        word.get("python", ""), word.get("earlyoom", ""), number("swappiness"), number("min_free_kbytes")
+    )
 
 
-def _lanes(body: str | None) -> Lanes | None:
+def _lanes(body: str | None) -> LaneReadings | None:
     """Return the interfaces that carry; one with several addresses is a lane for each network."""
     if body is None:
         return None
@@ -368,7 +370,7 @@ def _lanes(body: str | None) -> Lanes | None:
         device = device_of.get(row[1])
         index = None if device is None else index_of.get((device, str(own.ip)))
         lanes.append(Lane(row[1], str(own.ip), str(own.network), device, index, mtu, speed))
-    return Lanes(tuple(lanes), has_devices="devices yes" in body.splitlines())
+    return LaneReadings(tuple(lanes), has_devices="devices yes" in body.splitlines())
 
 
 def _ipv4(gid: str) -> str | None:

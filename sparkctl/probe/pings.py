@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sparkctl.model.text import clean
+from sparkctl.model.text import sanitize_line
 
 TIMEOUT = 8.0  # seconds; the script itself ends within 5
 _HEADER = "@@ "
@@ -22,7 +22,7 @@ _NO_ROUTE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PingTarget:
     """Whom to reach over which interface; ``size``: of the packet's data that must pass whole, 0 for none."""
 
     interface: str
@@ -38,7 +38,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class PingReply:
     """Whether a peer answered; None: not known, and ``words`` say why. ``to_ping``: it was a ping that it answered."""
 
     answered: bool | None
@@ -47,28 +47,28 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Pings:
+class PingReport:
     """What one node's trip brought. By (interface, peer); carriers by interface, RDMA states by device."""
 
-    reached: dict[tuple[str, str], Heard] = field(default_factory=dict)
-    large: dict[tuple[str, str], Heard] = field(default_factory=dict)
+    reached: dict[tuple[str, str], PingReply] = field(default_factory=dict)
+    large: dict[tuple[str, str], PingReply] = field(default_factory=dict)
     carriers: dict[str, bool] = field(default_factory=dict)
     rdma: dict[str, str] = field(default_factory=dict)
 
 
-def script() -> bytes:
+def ping_script() -> bytes:
     """Return the script, for the stdin of ``sh -s -- LANE...``."""
     return (Path(__file__).parent / "pings.sh").read_bytes()
 
 
-def command(targets: Sequence[Target]) -> list[str]:
+def ping_command(targets: Sequence[PingTarget]) -> list[str]:
     """Return the argv that asks for these."""
     return ["sh", "-s", "--", *(target.argument for target in targets)]
 
 
-def decode(answer: bytes) -> Pings:
+def decode_ping_report(answer: bytes) -> PingReport:
     """Return what the script's output says. Raises ValueError if it did not run to its end."""
-    found = Pings()
+    found = PingReport()
     tcp: dict[tuple[str, str], str] = {}
     complete = False
     for words, body in _parts(answer.decode("utf-8", "replace")):
@@ -86,7 +86,7 @@ def decode(answer: bytes) -> Pings:
     if not complete:
         raise ValueError("the answer was cut short")
     for key, word in tcp.items():
-        found.reached[key] = _with_tcp(found.reached.get(key, Heard(None)), word)
+        found.reached[key] = _combine_with_tcp(found.reached.get(key, PingReply(None)), word)
     return found
 
 
@@ -94,24 +94,24 @@ def _parts(text: str) -> Iterator[tuple[list[str], str]]:
     """Yield each header's words with what stands below it; what a login shell prints before the first is nobody's."""
     for part in re.split(rf"^{_HEADER}", text, flags=re.MULTILINE)[1:]:
         head, _, body = part.partition("\n")
-        yield clean(head).split(), body.strip()
+        yield sanitize_line(head).split(), body.strip()
 
 
-def _heard(said: str) -> Heard:
-    last = clean(said.splitlines()[-1].strip()) if said else ""
+def _heard(said: str) -> PingReply:
+    last = sanitize_line(said.splitlines()[-1].strip()) if said else ""
     if "essage too long" in said:
-        return Heard(False, "its own interface takes no packet of that size")
+        return PingReply(False, "its own interface takes no packet of that size")
     if "nreachable" in said and not re.search(r"(?<!\d)[1-9]\d{0,11} (?:packets )?received", said):
-        return Heard(False, "unreachable" if "ost" in said else "no route")
+        return PingReply(False, "unreachable" if "ost" in said else "no route")
     if count := _COUNT.search(said):
-        return Heard(True, to_ping=True) if int(count[2]) else Heard(False, "no answer to ping")
-    return Heard(None, last or "no ping command")
+        return PingReply(True, to_ping=True) if int(count[2]) else PingReply(False, "no answer to ping")
+    return PingReply(None, last or "no ping command")
 
 
-def _with_tcp(ping: Heard, word: str) -> Heard:
+def _combine_with_tcp(ping: PingReply, word: str) -> PingReply:
     """Return what ping and a TCP connection tell together: one answer of either is enough."""
     if word in _REACHED:
-        return Heard(True)
+        return PingReply(True)
     if word in _NO_ROUTE:
-        return Heard(False, _NO_ROUTE[word] if ping.answered is None else f"{ping.words}, {_NO_ROUTE[word]}")
+        return PingReply(False, _NO_ROUTE[word] if ping.answered is None else f"{ping.words}, {_NO_ROUTE[word]}")
     return ping

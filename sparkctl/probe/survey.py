@@ -18,13 +18,13 @@ if TYPE_CHECKING:  # typing itself would cost the node a megabyte
 
     Entry = list[Any]  # [name, kind f|l, size, mtime in ns, mode, target of a link]
 
-PART = ".sparkctl-part"  # the end of a name whose file is not whole yet
-MOST = 50_000  # entries of one place
-_LEFT_OUT = (".incomplete", ".lock", PART)
+PARTIAL_SUFFIX = ".sparkctl-part"  # the end of a name whose file is not whole yet
+MAX_ENTRIES = 50_000  # entries of one place
+_LEFT_OUT = (".incomplete", ".lock", PARTIAL_SUFFIX)
 _SPLIT = re.compile(r"^(.*)-\d{5}-of-(\d{5}\.gguf)$")
 
 
-def survey(place: str) -> dict[str, Any]:
+def list_place(place: str) -> dict[str, Any]:
     """Return what is there. ``base`` is the directory that the names of the entries are relative to."""
     found: dict[str, Any] = {"place": place, "kind": "none", "base": place, "entries": [], "denied": [], "parts": {}}
     try:
@@ -35,15 +35,15 @@ def survey(place: str) -> dict[str, Any]:
     except OSError:
         pass
     if found["kind"] == "dir":
-        _walk(place, os.path.realpath(place), "", set(), found)
+        _add_directory(place, os.path.realpath(place), "", set(), found)
     elif found["kind"] == "file" or place.endswith(".gguf"):
         found["base"] = os.path.dirname(place)
-        _siblings(place, found)
-    found.update(room(found["base"]))
+        _add_gguf_parts(place, found)
+    found.update(disk_space(found["base"]))
     return found
 
 
-def room(path: str) -> dict[str, Any]:
+def disk_space(path: str) -> dict[str, Any]:
     """Return the free bytes for ``path``, its filesystem's number, and whether we may write: of what exists of it."""
     there = path or "/"
     while not os.path.lexists(there) and there != "/":
@@ -63,7 +63,7 @@ def room(path: str) -> dict[str, Any]:
     }
 
 
-def _siblings(place: str, found: dict[str, Any]) -> None:
+def _add_gguf_parts(place: str, found: dict[str, Any]) -> None:
     """A GGUF file in parts is all of its parts."""
     base, own = os.path.split(place)
     split = _SPLIT.match(own)
@@ -73,14 +73,14 @@ def _siblings(place: str, found: dict[str, Any]) -> None:
         return
     for name in names:
         if name == own or (split and _SPLIT.match(name) and _SPLIT.sub(r"\1\2", name) == split[1] + split[2]):
-            _file(os.path.join(base, name), name, found)
-        elif name.endswith(PART):
-            _part(os.path.join(base, name), name, found)
+            _add_file(os.path.join(base, name), name, found)
+        elif name.endswith(PARTIAL_SUFFIX):
+            _add_partial(os.path.join(base, name), name, found)
 
 
-def _walk(directory: str, root: str, below: str, seen: set[str], found: dict[str, Any]) -> None:
+def _add_directory(directory: str, root: str, below: str, seen: set[str], found: dict[str, Any]) -> None:
     real = os.path.realpath(directory)
-    if real in seen or len(found["entries"]) > MOST:
+    if real in seen or len(found["entries"]) > MAX_ENTRIES:
         return
     seen = seen | {real}  # of the way down to here: a directory that two names lead to is listed under both
     is_own = real == os.path.normpath(os.path.join(root, below))  # elsewhere a link would lead somewhere else there
@@ -92,8 +92,8 @@ def _walk(directory: str, root: str, below: str, seen: set[str], found: dict[str
         return
     for entry in entries:
         name = os.path.join(below, entry.name)
-        if entry.name.endswith(PART):
-            _part(entry.path, name, found)
+        if entry.name.endswith(PARTIAL_SUFFIX):
+            _add_partial(entry.path, name, found)
         elif entry.name.endswith(_LEFT_OUT) or entry.name == ".locks":
             continue
         elif entry.is_symlink():
@@ -101,16 +101,16 @@ def _walk(directory: str, root: str, below: str, seen: set[str], found: dict[str
             if is_own and target.startswith(root + os.sep) and os.path.exists(target):
                 found["entries"].append([name, "l", 0, 0, 0, os.path.relpath(target, real)])
             elif os.path.isdir(target):
-                _walk(entry.path, root, name, seen, found)
+                _add_directory(entry.path, root, name, seen, found)
             else:
-                _file(entry.path, name, found)
+                _add_file(entry.path, name, found)
         elif entry.is_dir():
-            _walk(entry.path, root, name, seen, found)
+            _add_directory(entry.path, root, name, seen, found)
         else:
-            _file(entry.path, name, found)
+            _add_file(entry.path, name, found)
 
 
-def _file(path: str, name: str, found: dict[str, Any]) -> None:
+def _add_file(path: str, name: str, found: dict[str, Any]) -> None:
     """A link that leads out of the tree is the file that it leads to."""
     try:
         about = os.stat(path)
@@ -123,7 +123,7 @@ def _file(path: str, name: str, found: dict[str, Any]) -> None:
         found["entries"].append([name, "f", about.st_size, about.st_mtime_ns, about.st_mode & 0o777, None])
 
 
-def _part(path: str, name: str, found: dict[str, Any]) -> None:
+def _add_partial(path: str, name: str, found: dict[str, Any]) -> None:
     with contextlib.suppress(OSError):
         found["parts"][name] = os.stat(path).st_size
 
@@ -131,7 +131,10 @@ def _part(path: str, name: str, found: dict[str, Any]) -> None:
 def main() -> None:
     """Answer one request."""
     request = json.loads(sys.stdin.buffer.readline())
-    answer = {"places": [survey(one) for one in request["places"]], "rooms": [room(one) for one in request["rooms"]]}
+    answer = {
+        "places": [list_place(one) for one in request["places"]],
+        "rooms": [disk_space(one) for one in request["rooms"]],
+    }
     sys.stdout.write("@@ survey " + json.dumps(answer) + "\n")
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from sparkctl.probe.carry import PART, is_safe_link, is_safe_name
-from sparkctl.probe.travel import BOOT, Start
+from sparkctl.probe.travel import BOOTSTRAP, RemoteProgram
 
 _HEADER = b"@@ survey "
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ModelFile:
     """A file, or a link with its target. ``name`` is relative; bytes, and nanoseconds of its last change."""
 
     name: str
@@ -26,7 +26,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class FreeSpace:
     """Of the filesystem for ``path``: ``there`` is what exists of it. None: not known."""
 
     path: str
@@ -37,36 +37,38 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
-class Surveyed:
+class FileListing:
     """What lies at a place: kind dir, file, none or denied. ``denied``: names that may not be read; ``parts``: bytes of
     what is not whole yet, by name; ``unsafe``: names that lead out of the place, or links that do, which no survey lists."""
 
     place: str
     kind: str
     base: str
-    entries: tuple[Entry, ...]
+    entries: tuple[ModelFile, ...]
     denied: tuple[str, ...]
     parts: dict[str, int]
-    room: Room
+    room: FreeSpace
     unsafe: tuple[str, ...] = ()
 
 
-def survey(places: Sequence[str], rooms: Sequence[str] = (), python: str = "python3") -> Start:
+def survey(places: Sequence[str], rooms: Sequence[str] = (), python: str = "python3") -> RemoteProgram:
     """Return what asks for the places, and for the free room at ``rooms``; it ends by itself."""
     program = (Path(__file__).parent / "survey.py").read_bytes()
-    boot = BOOT.replace("sparkctl-probe", "sparkctl-survey")
+    boot = BOOTSTRAP.replace("sparkctl-probe", "sparkctl-survey")
     request = json.dumps({"places": list(places), "rooms": list(rooms)}).encode() + b"\n"
-    return Start((python, "-ISu", "-c", boot, str(len(program))), program + request)
+    return RemoteProgram((python, "-ISu", "-c", boot, str(len(program))), program + request)
 
 
-def carry(request: dict[str, Any], python: str = "python3") -> Start:
+def carry(request: dict[str, Any], python: str = "python3") -> RemoteProgram:
     """Return what starts one end of a stream (see `carry.py`); it ends with its stdin."""
     program = (Path(__file__).parent / "carry.py").read_bytes()
-    boot = BOOT.replace("sparkctl-probe", "sparkctl-carry")
-    return Start((python, "-ISu", "-c", boot, str(len(program))), program + json.dumps(request).encode() + b"\n")
+    boot = BOOTSTRAP.replace("sparkctl-probe", "sparkctl-carry")
+    return RemoteProgram(
+        (python, "-ISu", "-c", boot, str(len(program))), program + json.dumps(request).encode() + b"\n"
+    )
 
 
-def decode(answer: bytes) -> tuple[tuple[Surveyed, ...], tuple[Room, ...]]:
+def decode_file_listing(answer: bytes) -> tuple[tuple[FileListing, ...], tuple[FreeSpace, ...]]:
     """Return the places and rooms in their order. Raises ValueError for anything else than a whole answer."""
     line = next((one for one in answer.split(b"\n") if one.startswith(_HEADER)), None)
     if line is None:
@@ -78,9 +80,9 @@ def decode(answer: bytes) -> tuple[tuple[Surveyed, ...], tuple[Room, ...]]:
         raise ValueError(f"the answer is not what was asked for ({error})") from error
 
 
-def _place(said: dict[str, Any]) -> Surveyed:
+def _place(said: dict[str, Any]) -> FileListing:
     found = {
-        str(name): Entry(
+        str(name): ModelFile(
             str(name), _whole(size), _whole(mtime), _whole(mode) & 0o777, None if kind == "f" else str(link)
         )
         for name, kind, size, mtime, mode, link in said["entries"]
@@ -89,12 +91,12 @@ def _place(said: dict[str, Any]) -> Surveyed:
     unsafe = tuple(entry.name for entry in found.values() if not _is_safe(entry))
     parts = {str(name): _whole(size) for name, size in said["parts"].items()}
     denied = tuple(map(str, said["denied"]))
-    return Surveyed(
+    return FileListing(
         str(said["place"]), str(said["kind"]), str(said["base"]), entries, denied, parts, _room(said), unsafe
     )
 
 
-def _is_safe(entry: Entry) -> bool:
+def _is_safe(entry: ModelFile) -> bool:
     """Tell whether an entry leads nowhere but below its place: it is made on another machine under this very name."""
     if entry.name.endswith(PART) or entry.size < 0 or not _is_encodable(entry.name + (entry.link or "")):
         return False
@@ -110,9 +112,9 @@ def _is_encodable(name: str) -> bool:
     return True
 
 
-def _room(said: dict[str, Any]) -> Room:
+def _room(said: dict[str, Any]) -> FreeSpace:
     free, device = said["free"], said["device"]
-    return Room(
+    return FreeSpace(
         str(said["room"]),
         str(said["there"]),
         None if free is None else _whole(free),

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-FED_WITHIN = 10.0  # seconds without a word from us after which a probe ends itself
+KEEPALIVE_SECONDS = 10.0  # seconds without a word from us after which a probe ends itself
 # `python3 -` would wait for the end of stdin; so the interpreter is told how much of it is the program.
-BOOT = """import os,sys
+BOOTSTRAP = """import os,sys
 n=int(sys.argv[1]);s=b""
 while len(s)<n:
  d=os.read(0,n-len(s))
@@ -47,22 +47,22 @@ _NVML_NAME = re.compile(r"(?!NVML_ERROR_)(?:c?_?nvml[A-Z]\w*|NVML_\w+|c_nvml\w+|
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class RemoteProgram:
     """What starts a probe: ``argv`` for the node, then ``stdin`` at once, then a line at least every few seconds."""
 
     argv: tuple[str, ...]
     stdin: bytes
 
 
-def start(
+def agent_program(
     every: float,
     disks: Sequence[str] = (),
     *,
-    fed: float = FED_WITHIN,
+    fed: float = KEEPALIVE_SECONDS,
     root: str = "/",
     nvml: bytes | None = None,
     python: str = "python3",
-) -> Start:
+) -> RemoteProgram:
     """Return how to start a probe that samples ``every`` seconds and ends when not fed for ``fed`` seconds.
 
     ``disks``: paths whose filesystems are watched. ``root``: where the node's /proc and /sys are. ``nvml``: the source of
@@ -74,10 +74,10 @@ def start(
     words = ["--every", f"{every:g}", "--fed", f"{fed:g}", "--root", root]
     for disk in disks:
         words += ["--disk", disk]
-    return Start((python, "-ISu", "-c", BOOT, str(len(agent)), str(len(packed)), *words), agent + packed)
+    return RemoteProgram((python, "-ISu", "-c", BOOTSTRAP, str(len(agent)), str(len(packed)), *words), agent + packed)
 
 
-def start_here(every: float, disks: Sequence[str] = (), *, fed: float = FED_WITHIN) -> Start:
+def local_agent_program(every: float, disks: Sequence[str] = (), *, fed: float = KEEPALIVE_SECONDS) -> RemoteProgram:
     """Return how to start a probe on this machine: with our own pynvml and psutil, and nothing to send.
 
     -P keeps the directory that it is started in from being taken for ours.
@@ -87,16 +87,16 @@ def start_here(every: float, disks: Sequence[str] = (), *, fed: float = FED_WITH
         words += ["--nvml", "installed"]
     for disk in disks:
         words += ["--disk", disk]
-    return Start((sys.executable, "-Pu", "-m", "sparkctl.probe.agent", "0", "0", *words), b"")
+    return RemoteProgram((sys.executable, "-Pu", "-m", "sparkctl.probe.agent", "0", "0", *words), b"")
 
 
-def start_guard(
+def guard_program(
     *,
     root: str = "/",
     nvml: bytes | None = None,
     python: str = "python3",
     options: Sequence[str] = (),
-) -> Start:
+) -> RemoteProgram:
     """Return how to start the guard: it answers with one line (`decode_guard.decode_start`) and goes into the background.
 
     Nothing has to be written after ``stdin``. ``options``: ``--dir``, ``--docker``, ``--sudo``, ``--linger``, ``--ask``,
@@ -107,7 +107,7 @@ def start_guard(
     module = pynvml_source() if nvml is None else nvml
     packed = zlib.compress(module, 9) if module else b""
     words = [",".join(("sparkctl:0", "sparkctl.probe:0", *lengths)), str(len(packed)), "--root", root, *options]
-    return Start((python, "-ISu", "-c", BOOT_GUARD, *words), b"".join(sources) + packed)
+    return RemoteProgram((python, "-ISu", "-c", BOOT_GUARD, *words), b"".join(sources) + packed)
 
 
 @cache
@@ -117,10 +117,10 @@ def pynvml_source() -> bytes:
     if spec is None or spec.origin is None:
         return b""
     agent = (Path(__file__).parent / "agent.py").read_text(encoding="utf-8")
-    return part_of(Path(spec.origin).read_text(encoding="utf-8"), set(WORD.findall(agent))).encode()
+    return trim_module_source(Path(spec.origin).read_text(encoding="utf-8"), set(WORD.findall(agent))).encode()
 
 
-def part_of(module: str, wanted: set[str]) -> str:
+def trim_module_source(module: str, wanted: set[str]) -> str:
     """Return a module's source without the functions, classes and constants that nothing ``wanted`` leads to.
 
     All of pynvml would cost a Spark 15 MiB. What it defines for itself (no NVML name) stays, and all the error codes.

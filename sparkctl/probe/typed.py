@@ -15,25 +15,25 @@ _MOST = 1 << 64  # no counter of a kernel or a driver goes further
 Read = Callable[[typing.Any], object]
 
 
-def build(hint: object, value: object) -> object:
+def decode_lenient(hint: object, value: object) -> object:
     """Return ``value`` as the type ``hint`` asks for, None where it is something else: not known.
 
     Dataclasses from mappings (fields that we do not have are passed over), tuples from lists, enums from their words. A
     number of more than 64 bits is none.
     """
-    return reader(hint)(value)
+    return field_decoder(hint)(value)
 
 
 @cache
-def reader(hint: typing.Any) -> Read:
+def field_decoder(hint: typing.Any) -> Read:
     """Return what builds values of a type: what there is to know of the type is asked once, and not for each sample."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return reader(next(part for part in parts if part is not type(None)))
+        return field_decoder(next(part for part in parts if part is not type(None)))
     if origin is tuple:
         return _tuple(parts)
     if is_dataclass(hint) and isinstance(hint, type):
-        return _whole(hint)
+        return _dataclass_decoder(hint)
     if hint is float:
         return _number
     if isinstance(hint, type) and issubclass(hint, StrEnum):
@@ -49,7 +49,7 @@ def _number(value: typing.Any) -> float | None:
 
 
 def _tuple(parts: tuple[typing.Any, ...]) -> Read:
-    each = [reader(part) for part in parts if part is not Ellipsis]
+    each = [field_decoder(part) for part in parts if part is not Ellipsis]
     item_may_be_none = type(None) in typing.get_args(parts[0])
 
     def read(value: typing.Any) -> object:
@@ -65,10 +65,10 @@ def _tuple(parts: tuple[typing.Any, ...]) -> Read:
     return read
 
 
-def _whole(kind: type) -> Read:
+def _dataclass_decoder(kind: type) -> Read:
     """Return what builds the dataclass, and None where a field that it cannot be without is not there."""
     hints = typing.get_type_hints(kind)
-    wanted = [(field.name, reader(hints[field.name]), field.default is MISSING) for field in fields(kind)]
+    wanted = [(field.name, field_decoder(hints[field.name]), field.default is MISSING) for field in fields(kind)]
 
     def read(data: typing.Any) -> object:
         if not isinstance(data, Mapping):

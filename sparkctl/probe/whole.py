@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkctl.model.text import clean, load_json
+from sparkctl.model.text import load_json, sanitize_line
 
 TIMEOUT = 60.0  # seconds: a hundred headers of a disk at work
 _MARK = b"@@ "
@@ -15,7 +15,7 @@ _MOST = 20  # faults of one place
 
 
 @dataclass(frozen=True, slots=True)
-class Wholeness:
+class WeightsCheck:
     """Of one place: how many files were found, and what is wrong with which of them, a sentence each.
 
     ``unread``: the names of what the user who looked has no right to read, ``.`` for the place itself; nothing is known of
@@ -28,13 +28,13 @@ class Wholeness:
     unread: tuple[str, ...] = ()
 
 
-def command(places: Sequence[str]) -> list[str]:
+def weights_check_command(places: Sequence[str]) -> list[str]:
     """Return the argv that reads the headers in these places: nothing is changed, and no weights are read."""
     program = (Path(__file__).parent / "headers.py").read_text(encoding="utf-8")
     return ["python3", "-IS", "-c", program, *places]
 
 
-def decode(answer: bytes) -> tuple[Wholeness, ...]:
+def decode_weights_check(answer: bytes) -> tuple[WeightsCheck, ...]:
     """Return what was found in each place. Raises ValueError where the program did not get to its end."""
     found, is_whole = [], False
     for line in answer.splitlines():
@@ -45,9 +45,9 @@ def decode(answer: bytes) -> tuple[Wholeness, ...]:
             is_whole = True
             continue
         faults, unread = (
-            tuple(clean(str(one))[:_LONGEST] for one in said[key][:_MOST]) for key in ("faults", "unread")
+            tuple(sanitize_line(str(one))[:_LONGEST] for one in said[key][:_MOST]) for key in ("faults", "unread")
         )
-        found.append(Wholeness(str(said["place"]), int(said["files"]), faults, unread))
+        found.append(WeightsCheck(str(said["place"]), int(said["files"]), faults, unread))
     if not is_whole:
         raise ValueError("it was cut short")
     return tuple(found)

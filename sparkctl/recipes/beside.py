@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from sparkctl.model.command import script_at
+from sparkctl.model.command import find_shell_script
 from sparkctl.model.per_step import RoutedExperts
-from sparkctl.model.plan import GuardRule, Timeouts
-from sparkctl.model.profile import ArgValue, JsonText, Model, Profile, StartRules, Values
+from sparkctl.model.plan import GuardRule, PhaseTimeouts
+from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, ModelSpec, Profile, StartOptions
 from sparkctl.recipes import options, plain
-from sparkctl.recipes.draft import Draft, Imported, Kind
-from sparkctl.recipes.references import literal
+from sparkctl.recipes.draft import ImportResult, ProfileDraft, SourceFormat
+from sparkctl.recipes.references import escape_references
 
 _PLAIN = (
     "title",
@@ -36,7 +36,7 @@ _FIGURES = ("weights", "active_parameters", "parameters", "draft_weights", "kv_p
 _START = ("drop_caches", "ready_line", "health", "probe", "prompt", "expected")
 
 
-def beside(profile: Profile, **more: object) -> str:
+def metadata_to_json(profile: Profile, **more: object) -> str:
     """Return what an import of the exported form could not find out again, as JSON of one line."""
     model, rules, box = profile.model, profile.start, profile.container
     limits, guard, experts = rules.timeouts, rules.guard, model.experts
@@ -46,7 +46,7 @@ def beside(profile: Profile, **more: object) -> str:
         {"experts": experts and [experts.weights, experts.count, experts.per_token]}
     )
     said["start"] = _said({key: getattr(rules, key) for key in _START})
-    if limits != Timeouts():
+    if limits != PhaseTimeouts():
         said["start"]["timeouts"] = [limits.creating, limits.starting, limits.loading, limits.warming]
     if guard != GuardRule():
         said["start"]["guard"] = guard and [guard.floor, guard.cache_below, guard.limit]
@@ -65,7 +65,7 @@ def _said(values: dict[str, Any]) -> dict[str, Any]:
 _OF_RECIPES = ("mounts", "env", "env_file", "placeholders", "unsaid")  # only a sparkrun recipe has no word for these
 
 
-def read(draft: Draft) -> dict[str, Any] | None:
+def read_metadata(draft: ProfileDraft) -> dict[str, Any] | None:
     """Return the fields that stand beside a source, None where nothing does.
 
     The ledger is told of every field: what is of another type than an export writes is left out. Nothing here is believed to
@@ -84,7 +84,7 @@ def read(draft: Draft) -> dict[str, Any] | None:
     if not _TEXT.holds(said.get("engine")):
         draft.ledger.malformed(draft.beside_key, "engine must be a text; without it the other fields are not used")
         return None
-    form = {key: rule for key, rule in _FIELDS.items() if draft.kind is Kind.SPARKRUN or key not in _OF_RECIPES}
+    form = {key: rule for key, rule in _FIELDS.items() if draft.kind is SourceFormat.SPARKRUN or key not in _OF_RECIPES}
     return _check_fields(said, form, "", draft)
 
 
@@ -158,7 +158,7 @@ _FIELDS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _check_fields(said: dict[str, Any], form: dict[str, Any], above: str, draft: Draft) -> dict[str, Any]:
+def _check_fields(said: dict[str, Any], form: dict[str, Any], above: str, draft: ProfileDraft) -> dict[str, Any]:
     """Return the fields that are what an export writes."""
     found: dict[str, Any] = {}
     place = draft.ledger.locate(draft.beside_key)
@@ -168,16 +168,16 @@ def _check_fields(said: dict[str, Any], form: dict[str, Any], above: str, draft:
         if value is None and name != "guard":
             continue
         if rule is None:
-            draft.ledger.unsupported(key, f"{place}: exports of sparkctl as {draft.kind.value} write no such field")
+            draft.ledger.add_unsupported(key, f"{place}: exports of sparkctl as {draft.kind.value} write no such field")
         elif isinstance(rule, dict) and isinstance(value, dict):
             found[name] = _check_fields(value, rule, f"{field}.", draft)
         elif isinstance(rule, dict) or not rule.holds(value):
             words = "a map" if isinstance(rule, dict) else rule.words
-            draft.ledger.unsupported(key, f"{place}: {field} must be {words}")
+            draft.ledger.add_unsupported(key, f"{place}: {field} must be {words}")
         else:
             found[name] = value
             if name not in ("mounts", "env", "env_file"):  # they pass the same checks as those of the form
-                draft.ledger.mapped(key, _PLACES.get(field, field))
+                draft.ledger.add_mapped(key, _PLACES.get(field, field))
     return found
 
 
@@ -187,30 +187,32 @@ _PLACES = {
 }  # fmt: skip
 
 
-def complete(draft: Draft, fields: dict[str, Any]) -> None:
+def complete(draft: ProfileDraft, fields: dict[str, Any]) -> None:
     """Put into a draft what its form has no word for; variables and files go the way that those of the form go."""
     draft.engine, draft.name = fields["engine"], fields.get("name", draft.name)
     for name, text in fields.get("env", []):
         if name not in draft.env:
-            options.apply(draft, "env", f"{name}={text}", f"{draft.beside_key}: env.{name}")
+            options.apply_docker_flag(draft, "env", f"{name}={text}", f"{draft.beside_key}: env.{name}")
     if "env_file" in fields and draft.env_file is None:
-        options.apply(draft, "env-file", literal(fields["env_file"]), f"{draft.beside_key}: env_file")
+        options.apply_docker_flag(
+            draft, "env-file", escape_references(fields["env_file"]), f"{draft.beside_key}: env_file"
+        )
     if "mounts" in fields:
         # The recipe's tool mounts a cache of its own accord; a profile that has none says so here. It adds none.
         named = [mount.removesuffix(":rw") for mount in fields["mounts"]]
         draft.mounts = [one for one in draft.mounts if one in named or draft.ledger.has("mounts", one)]
         for lost in sorted(set(named) - set(draft.mounts)):
-            draft.ledger.unsupported(
+            draft.ledger.add_unsupported(
                 f"{draft.beside_key}: mounts {lost}", "the recipe itself does not mount it: write it there"
             )
 
 
-def restored(imported: Imported, fields: dict[str, Any]) -> Imported:
+def restore_profile(imported: ImportResult, fields: dict[str, Any]) -> ImportResult:
     """Return an import with the fields that its form has no word for."""
     one, said = imported.profile, fields
     model, box = said.get("model", {}), said.get("container", {})
     # A container, or a shell with its script: the form does not say these by flags of the engine's.
-    own = one.engine == "container" or script_at(one.command or ()) is not None
+    own = one.engine == "container" or find_shell_script(one.command or ()) is not None
     path, name, experts = model.get("path"), model.get("served_name"), model.get("experts")
     if one.command and one.model.path is None and one.command[-1] == path and not own:
         one = replace(one, command=one.command[:-1])  # launch words of somebody's own, with the model behind them
@@ -221,8 +223,8 @@ def restored(imported: Imported, fields: dict[str, Any]) -> Imported:
     profile = replace(
         one, **same, patched_flags=tuple(said.get("patched_flags", [])),
         port=said.get("port") if own else one.port,
-        args=tuple((key, _referred(value, placeholders)) for key, value in one.args),
-        model=Model(
+        args=tuple((key, _restore_references(value, placeholders)) for key, value in one.args),
+        model=ModelSpec(
             path=path if own else one.model.path or path, served_name=name if own else one.model.served_name or name,
             experts=RoutedExperts(*experts) if experts else None, **{key: model.get(key) for key in _FIGURES},
         ),
@@ -232,23 +234,23 @@ def restored(imported: Imported, fields: dict[str, Any]) -> Imported:
             shm_size=None if "shm_size" in unsaid else one.container.shm_size,
         ),
         start=_start(said.get("start", {})),
-        extra=tuple((key, JsonText(text)) for key, text in said.get("extra", [])),
+        extra=tuple((key, JsonValue(text)) for key, text in said.get("extra", [])),
     )  # fmt: skip
     return replace(imported, profile=profile)
 
 
-def _start(rules: dict[str, Any]) -> StartRules:
+def _start(rules: dict[str, Any]) -> StartOptions:
     guard: GuardRule | None = GuardRule()
     if "guard" in rules:
         guard = GuardRule(*rules["guard"]) if rules["guard"] else None
     same: dict[str, Any] = {key: rules.get(key) for key in _START} | {"drop_caches": rules.get("drop_caches", True)}
-    return StartRules(timeouts=Timeouts(*rules.get("timeouts", [])), guard=guard, **same)
+    return StartOptions(timeouts=PhaseTimeouts(*rules.get("timeouts", [])), guard=guard, **same)
 
 
-def _referred(value: ArgValue, placeholders: dict[str, str]) -> ArgValue:
+def _restore_references(value: ArgValue, placeholders: dict[str, str]) -> ArgValue:
     """Return a flag's value with the references that a recipe has only placeholders for."""
     if isinstance(value, str):
         return re.sub(r"\{([^{}]*)\}", lambda found: placeholders.get(found[1], found[0]), value)
-    if isinstance(value, Values):
-        return Values(tuple(str(_referred(word, placeholders)) for word in value.words))
-    return tuple(str(_referred(word, placeholders)) for word in value) if isinstance(value, tuple) else value
+    if isinstance(value, FlagValues):
+        return FlagValues(tuple(str(_restore_references(word, placeholders)) for word in value.words))
+    return tuple(str(_restore_references(word, placeholders)) for word in value) if isinstance(value, tuple) else value

@@ -14,7 +14,7 @@ _MOST = 2_000  # placeholders in one command, those in values counted
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class FilledText:
     """``used``: the placeholders that had a value; ``missing``: those that had none and stand as they were."""
 
     text: str
@@ -22,7 +22,7 @@ class Filled:
     missing: tuple[str, ...]
 
 
-def by_rule(text: str, values: Mapping[str, str]) -> Filled:
+def fill_sparkrun_placeholders(text: str, values: Mapping[str, str]) -> FilledText:
     """Fill in as sparkrun does: only ``{identifier}``, those inside a value too; doubled braces collapse where some are.
 
     A text without a doubled opening brace keeps all it has: ``}}`` closes nested JSON there.
@@ -37,7 +37,7 @@ class _Filling:
         self.values = values
         self.left = _MOST
 
-    def fill(self, text: str, depth: int) -> Filled:
+    def fill(self, text: str, depth: int) -> FilledText:
         doubled = "{{" in text
         used: list[str] = []
         missing: list[str] = []
@@ -46,7 +46,7 @@ class _Filling:
         for match in _PLACEHOLDER.finditer(text):
             if _is_doubled(match):
                 continue
-            parts.append(_collapsed(text[end : match.start()], doubled))
+            parts.append(_unescape_braces(text[end : match.start()], doubled))
             end = match.end()
             name = match[1]
             self.left -= 1 + len(self.values.get(name, "")) // 100
@@ -58,16 +58,16 @@ class _Filling:
             used += [name, *inner.used]
             missing += inner.missing
             parts.append(inner.text)
-        parts.append(_collapsed(text[end:], doubled))
+        parts.append(_unescape_braces(text[end:], doubled))
         names = (tuple(dict.fromkeys(used)), tuple(dict.fromkeys(missing)))
-        return Filled(_BLANK_CONTINUATION.sub("\\\\\n", "".join(parts)), *names)
+        return FilledText(_BLANK_CONTINUATION.sub("\\\\\n", "".join(parts)), *names)
 
 
-def _collapsed(text: str, doubled: bool) -> str:
+def _unescape_braces(text: str, doubled: bool) -> str:
     return text.replace("{{", "{").replace("}}", "}") if doubled else text
 
 
-def by_format(text: str, values: Mapping[str, str]) -> Filled:
+def fill_eugr_placeholders(text: str, values: Mapping[str, str]) -> FilledText:
     """Fill in as eugr's script does, by Python's ``str.format``; what that refuses is filled in by sparkrun's rule."""
     used: list[str] = []
     missing: list[str] = []
@@ -84,10 +84,12 @@ def by_format(text: str, values: Mapping[str, str]) -> Filled:
                 missing.append(name)
                 out += "{" + name + "}"
             else:
-                return by_rule(text, values)
+                return fill_sparkrun_placeholders(text, values)
     except ValueError:
-        return by_rule(text, values)
-    return Filled(_BLANK_CONTINUATION.sub("\\\\\n", out), *(tuple(dict.fromkeys(names)) for names in (used, missing)))
+        return fill_sparkrun_placeholders(text, values)
+    return FilledText(
+        _BLANK_CONTINUATION.sub("\\\\\n", out), *(tuple(dict.fromkeys(names)) for names in (used, missing))
+    )
 
 
 def _is_doubled(match: re.Match[str]) -> bool:

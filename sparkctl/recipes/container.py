@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparkctl.model.plan import DockerRun, Label
+from sparkctl.model.plan import ContainerLabel, DockerRunSpec
 from sparkctl.recipes import options
-from sparkctl.recipes.draft import Draft, Kind
-from sparkctl.recipes.ledger import Ledger
-from sparkctl.recipes.references import literal
+from sparkctl.recipes.draft import ProfileDraft, SourceFormat
+from sparkctl.recipes.ledger import ImportReport
+from sparkctl.recipes.references import escape_references
 
 
-def read_container(run: DockerRun, ledger: Ledger, beyond: Sequence[tuple[str, str]]) -> Draft:
+def draft_from_container(run: DockerRunSpec, ledger: ImportReport, beyond: Sequence[tuple[str, str]]) -> ProfileDraft:
     """Return the draft of a container; the image's own settings are already taken out of ``run``.
 
     ``beyond``: further settings (a docker run flag and its value) that a profile has no field for.
     """
-    draft = Draft(Kind.CONTAINER, ledger, name=run.name)
+    draft = ProfileDraft(SourceFormat.CONTAINER, ledger, name=run.name)
     draft.image = run.image
-    ledger.mapped("IMAGE", "image")
+    ledger.add_mapped("IMAGE", "image")
     own = dict(run.labels)
-    if profile := own.get(Label.PROFILE):
+    if profile := own.get(ContainerLabel.PROFILE):
         ledger.remark(f"sparkctl itself started it, from the profile {profile}.")
     singles = (
         ("name", run.name), ("gpus", run.gpus), ("shm-size", run.shm_size), ("ipc", run.ipc), ("network", run.network),
@@ -28,25 +28,25 @@ def read_container(run: DockerRun, ledger: Ledger, beyond: Sequence[tuple[str, s
     )  # fmt: skip
     for flag, value in singles:
         if value:
-            options.apply(draft, flag, literal(value), f"--{flag}")
+            options.apply_docker_flag(draft, flag, escape_references(value), f"--{flag}")
     for name, limit in run.ulimits:
-        options.apply(draft, "ulimit", literal(f"{name}={limit}"), f"--ulimit {name}")
+        options.apply_docker_flag(draft, "ulimit", escape_references(f"{name}={limit}"), f"--ulimit {name}")
     for device in run.devices:
-        options.apply(draft, "device", literal(device), f"--device {device}")
+        options.apply_docker_flag(draft, "device", escape_references(device), f"--device {device}")
     for mount in run.mounts:
-        options.mount(draft, mount.source, mount.target, mount.read_only, f"--volume {mount}")
+        options.add_mount(draft, mount.source, mount.target, mount.read_only, f"--volume {mount}")
     for name, value in run.env:
-        options.apply(draft, "env", f"{name}={literal(value)}", f"--env {name}")
+        options.apply_docker_flag(draft, "env", f"{name}={escape_references(value)}", f"--env {name}")
     for flag, value in run.options:
-        options.apply(draft, flag, literal(value), f"--{flag}")
+        options.apply_docker_flag(draft, flag, escape_references(value), f"--{flag}")
     for name, _ in run.labels:
-        if not name.startswith(Label.PREFIX):
-            ledger.unsupported(f"--label {name}", "labels are how sparkctl knows its containers")
+        if not name.startswith(ContainerLabel.PREFIX):
+            ledger.add_unsupported(f"--label {name}", "labels are how sparkctl knows its containers")
     for flag, value in beyond:
-        options.apply(draft, flag, literal(value), f"--{flag}")
-    draft.words = [literal(word) for word in run.command] or None
+        options.apply_docker_flag(draft, flag, escape_references(value), f"--{flag}")
+    draft.words = [escape_references(word) for word in run.command] or None
     if draft.words:
-        ledger.mapped("COMMAND", "command, args")
+        ledger.add_mapped("COMMAND", "command, args")
     if draft.gpus is None and ("runtime", "nvidia") not in draft.options:
         draft.gpus = "none"
     return draft

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from sparkctl.errors import InvalidInput
 from sparkctl.recipes import options, shell
-from sparkctl.recipes.draft import Draft, Kind
-from sparkctl.recipes.ledger import Ledger
-from sparkctl.recipes.references import settled
-from sparkctl.recipes.shell import Word
+from sparkctl.recipes.draft import ProfileDraft, SourceFormat
+from sparkctl.recipes.ledger import ImportReport
+from sparkctl.recipes.references import resolve_defaults
+from sparkctl.recipes.shell import ShellWord
 
 PROGRAMS = ("docker", "podman", "nerdctl", "nvidia-docker")
-BESIDE = "# sparkctl: "  # the comment in which an export says what a line of docker has no flag for
+METADATA_COMMENT = "# sparkctl: "  # the comment in which an export says what a line of docker has no flag for
 _BARE = frozenset({
     "detach", "interactive", "tty", "rm", "init", "privileged", "read-only", "no-healthcheck", "oom-kill-disable",
     "publish-all", "sig-proxy", "disable-content-trust", "quiet", "help", "use-api-socket", "replace", "rmi", "tls-verify",
@@ -38,27 +38,27 @@ _SHORT_VALUED = {"e": "env", "v": "volume", "p": "publish", "l": "label", "u": "
 _IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:@-]*+[A-Za-z0-9._-]*+(?::[\w.-]++)?(?:@sha256:[0-9a-f]++)?")
 
 
-def is_line(text: str) -> bool:
+def has_docker_run(text: str) -> bool:
     """Tell whether a text has a `docker run` in it."""
     return (
-        re.search(rf"(?<![\w.-])({'|'.join(PROGRAMS)})\s[^\n]{{0,200}}?\b(run|create)\b", shell.untangled(text))
+        re.search(rf"(?<![\w.-])({'|'.join(PROGRAMS)})\s[^\n]{{0,200}}?\b(run|create)\b", shell.clean_pasted_text(text))
         is not None
     )
 
 
-def read(text: str, ledger: Ledger, defined: Mapping[str, str]) -> Draft:
+def import_docker_run(text: str, ledger: ImportReport, defined: Mapping[str, str]) -> ProfileDraft:
     """Return the draft of the first `docker run` in a text. ``defined``: values of variables that it does not set.
 
     Raises `InvalidInput` where there is none, or no image.
     """
     if len(text) > shell.MAX_CHARS:
         raise InvalidInput(f"a text of {len(text)} characters is no `docker run` line")
-    draft = Draft(Kind.DOCKER, ledger, beside=beside_of(text))
-    found: list[Word] | None = None
+    draft = ProfileDraft(SourceFormat.DOCKER, ledger, beside=find_metadata(text))
+    found: list[ShellWord] | None = None
     unclosed: str | None = None
-    for command in shell.read(text if draft.beside else shell.untangled(text), defined):
+    for command in shell.parse_shell(text if draft.beside else shell.clean_pasted_text(text), defined):
         unclosed = command.unclosed
-        words = run_of(command.words)
+        words = words_after_docker_run(command.words)
         if words is not None and found is None:
             if command.unclosed is not None:
                 raise InvalidInput(
@@ -66,37 +66,37 @@ def read(text: str, ledger: Ledger, defined: Mapping[str, str]) -> Draft:
                 )
             found = words
             for redirection in command.redirections:
-                ledger.unsupported(redirection, "what it prints is in `sparkctl logs`")
-        elif command.words and not _sets(command):
-            _besides(draft, command, second=words is not None)
+                ledger.add_unsupported(redirection, "what it prints is in `sparkctl logs`")
+        elif command.words and not _is_assignment(command):
+            _report_other_command(draft, command, second=words is not None)
     if found is None and unclosed is not None:
         raise InvalidInput(
             f"a quote is not closed: {unclosed}", "what stands behind it, `docker run` too, is read as one text"
         )
     if found is None:
         raise InvalidInput("there is no `docker run` in it", "paste the whole line, or name a file")
-    take(draft, found)
+    read_docker_run_words(draft, found)
     return draft
 
 
-def _sets(command: shell.Command) -> bool:
+def _is_assignment(command: shell.ShellCommand) -> bool:
     words = command.words[1:] if command.words[0].text == "export" else command.words
-    return all(shell.assignment(word) for word in words)
+    return all(shell.parse_assignment(word) for word in words)
 
 
-def beside_of(text: str) -> str | None:
+def find_metadata(text: str) -> str | None:
     """Return what an export of ours wrote in a comment of its own."""
-    line = next((line for line in text.splitlines() if line.startswith(BESIDE)), None)
-    return None if line is None else line.removeprefix(BESIDE)
+    line = next((line for line in text.splitlines() if line.startswith(METADATA_COMMENT)), None)
+    return None if line is None else line.removeprefix(METADATA_COMMENT)
 
 
-def _besides(draft: Draft, command: shell.Command, *, second: bool) -> None:
+def _report_other_command(draft: ProfileDraft, command: shell.ShellCommand, *, second: bool) -> None:
     line = " ".join(word.text for word in command.words)[:100]
     why = "only the first `docker run` is read" if second else "only the `docker run` is read"
-    draft.ledger.unsupported(f"`{line}`", why)
+    draft.ledger.add_unsupported(f"`{line}`", why)
 
 
-def run_of(words: Sequence[Word]) -> list[Word] | None:
+def words_after_docker_run(words: Sequence[ShellWord]) -> list[ShellWord] | None:
     """Return what stands behind ``docker [container] run``, None for any other command."""
     texts = [word.text for word in words]
     for at, text in enumerate(texts[:8]):
@@ -113,7 +113,7 @@ def run_of(words: Sequence[Word]) -> list[Word] | None:
     return None
 
 
-def take(draft: Draft, words: list[Word]) -> None:
+def read_docker_run_words(draft: ProfileDraft, words: list[ShellWord]) -> None:
     """Take what stands behind ``docker run``: flags, image, command. Raises `InvalidInput` where there is no image."""
     at = 0
     unknown: list[tuple[str, str]] = []  # flags that docker's help does not know, and the word behind each
@@ -127,23 +127,23 @@ def take(draft: Draft, words: list[Word]) -> None:
         at += _long(draft, words, at, unknown) if text.startswith("--") else _short(draft, words, at)
     if at >= len(words):
         raise InvalidInput("the `docker run` names no image", "is the line cut off? Lines go on behind a backslash")
-    image = settled(words[at].text)
+    image = resolve_defaults(words[at].text)
     if image is None or words[at].unknown:
         raise InvalidInput(f"the image {words[at].text} depends on a variable", "--define NAME=VALUE gives it")
     draft.image = image
-    draft.ledger.mapped("IMAGE", "image")
+    draft.ledger.add_mapped("IMAGE", "image")
     rest = words[at + 1 :]
     for word in rest:
         for piece in word.unknown:
-            draft.ledger.unsupported(
+            draft.ledger.add_unsupported(
                 piece, "only the shell it is run in knows what that is; it is written as it stands"
             )
     draft.words = [word.text for word in rest] or None
     if draft.words:
-        draft.ledger.mapped("COMMAND", "command, args")
+        draft.ledger.add_mapped("COMMAND", "command, args")
 
 
-def _long(draft: Draft, words: list[Word], at: int, unknown: list[tuple[str, str]]) -> int:
+def _long(draft: ProfileDraft, words: list[ShellWord], at: int, unknown: list[tuple[str, str]]) -> int:
     """Take one ``--flag``; return how many words it is."""
     name, equals, value = words[at].text[2:].partition("=")
     if equals:
@@ -156,13 +156,13 @@ def _long(draft: Draft, words: list[Word], at: int, unknown: list[tuple[str, str
         _apply(draft, name, "true", words[at])
         return 1
     if at + 1 >= len(words):
-        draft.ledger.unsupported(f"--{name}", "its value is missing")
+        draft.ledger.add_unsupported(f"--{name}", "its value is missing")
         return 1
     _apply(draft, name, words[at + 1].text, words[at + 1])
     return 2
 
 
-def _takes_value(words: list[Word], at: int) -> bool:
+def _takes_value(words: list[ShellWord], at: int) -> bool:
     """Guess whether a flag nobody knows has a value: not where an image would be lost by it."""
     value = words[at + 1].text
     if value.startswith("-"):
@@ -172,7 +172,7 @@ def _takes_value(words: list[Word], at: int) -> bool:
     return not (looks and not re.search(r"[a-z0-9][/:][a-z0-9]", behind))
 
 
-def _short(draft: Draft, words: list[Word], at: int) -> int:
+def _short(draft: ProfileDraft, words: list[ShellWord], at: int) -> int:
     """Take ``-it``, ``-p 80:80``, ``-eK=V`` and the like; return how many words it is."""
     letters = words[at].text[1:]
     for position, letter in enumerate(letters):
@@ -184,28 +184,28 @@ def _short(draft: Draft, words: list[Word], at: int) -> int:
                 _apply(draft, _SHORT_VALUED[letter], own, words[at], f"-{letter}")
                 return 1
             if at + 1 >= len(words):
-                draft.ledger.unsupported(f"-{letter}", "its value is missing")
+                draft.ledger.add_unsupported(f"-{letter}", "its value is missing")
                 return 1
             _apply(draft, _SHORT_VALUED[letter], words[at + 1].text, words[at + 1], f"-{letter}")
             return 2
         else:
-            draft.ledger.kept(f"-{letters[position:]}", letters[position:], "docker run has no such flag")
+            draft.ledger.keep_extra(f"-{letters[position:]}", letters[position:], "docker run has no such flag")
             return 1
     return 1
 
 
-def _apply(draft: Draft, flag: str, value: str, word: Word, shown: str | None = None) -> None:
+def _apply(draft: ProfileDraft, flag: str, value: str, word: ShellWord, shown: str | None = None) -> None:
     key = shown or f"--{flag}"
     if flag in ("env", "volume", "publish", "ulimit", "device", "cap-add", "security-opt", "mount", "label"):
         key = f"{key} {value.partition('=')[0] if flag in ('env', 'label') else value}"
     if word.unknown:
-        draft.ledger.unsupported(key, f"{word.unknown[0]} is known only to the shell it is run in")
+        draft.ledger.add_unsupported(key, f"{word.unknown[0]} is known only to the shell it is run in")
         return
     if flag == "volume":
         value = _home(value)
     if flag == "mount":
         value = ",".join(_home_of(part) for part in value.split(","))
-    options.apply(draft, flag, value, key)
+    options.apply_docker_flag(draft, flag, value, key)
 
 
 def _home(text: str) -> str:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from sparkctl.model.profile import Profile
-from sparkctl.recipes.ledger import Ledger
+from sparkctl.recipes.ledger import ImportReport
 
 
-class Kind(StrEnum):
+class SourceFormat(StrEnum):
     """What was read."""
 
     DOCKER = "docker"
@@ -22,15 +22,15 @@ class Kind(StrEnum):
 
 
 @dataclass(slots=True)
-class Draft:
+class ProfileDraft:
     """Texts are in a profile's notation (see `references`).
 
     ``entrypoint`` and ``words`` are the command as Docker takes it; ``words`` None: the image's own. ``engine_hint`` is
     what the source calls its engine.
     """
 
-    kind: Kind
-    ledger: Ledger
+    kind: SourceFormat
+    ledger: ImportReport
     name: str | None = None
     title: str | None = None
     image: str | None = None
@@ -66,10 +66,10 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportResult:
     """A profile, and what became of its source. ``comments``: field (dotted) to the words that stand beside it."""
 
-    kind: Kind
+    kind: SourceFormat
     profile: Profile
-    ledger: Ledger
+    ledger: ImportReport
     comments: tuple[tuple[str, str], ...] = ()

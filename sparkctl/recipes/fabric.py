@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # What sparkrun takes where a recipe names no image. A guess for today: recipes without one are written for these.
-IMAGES = {
+default_image = {
     "vllm": "scitrera/dgx-spark-vllm:latest",
     "sglang": "scitrera/dgx-spark-sglang:latest",
     "llama-cpp": "scitrera/dgx-spark-llama-cpp:latest",
@@ -12,8 +12,8 @@ IMAGES = {
 }
 HUB_CACHE = "~/.cache/huggingface"
 HUB_TARGET = "/root/.cache/huggingface"
-PREBUILT = "ghcr.io/spark-arena/dgx-vllm-eugr-nightly"  # eugr's image, built every night; also -tf5 and -b12x
-COMMANDS = {
+EUGR_NIGHTLY_IMAGE = "ghcr.io/spark-arena/dgx-vllm-eugr-nightly"  # eugr's image, built every night; also -tf5 and -b12x
+launch_words = {
     "vllm": ("vllm", "serve", "{model}"),
     "sglang": ("python3", "-m", "sglang.launch_server", "--model-path", "{model}"),
     "llama-cpp": ("llama-server",),
@@ -30,7 +30,7 @@ _COMMON = {
     "api_key": "--api-key",
 }
 # Default keys to flags, where a recipe has no command (sparkrun's own tables).
-FLAGS: dict[str, dict[str, str]] = {
+flags_by_recipe_key: dict[str, dict[str, str]] = {
     "vllm": _COMMON | {
         "tensor_parallel": "-tp", "pipeline_parallel": "-pp", "data_parallel": "--data-parallel-size",
         "gpu_memory_utilization": "--gpu-memory-utilization", "max_model_len": "--max-model-len",
@@ -63,13 +63,13 @@ FLAGS: dict[str, dict[str, str]] = {
         "trust_remote_code": "--trust_remote_code",
     },
 }  # fmt: skip
-SWITCHES = frozenset({
+BOOLEAN_RECIPE_KEYS = frozenset({
     "enforce_eager", "enable_prefix_caching", "trust_remote_code", "enable_torch_compile",
     "disable_radix_cache", "flash_attn", "cont_batching", "no_webui", "jinja",
 })  # fmt: skip
 
 
-def runtime(word: str | None, command: str | None, image: str | None) -> str | None:
+def detect_engine(word: str | None, command: str | None, image: str | None) -> str | None:
     """Return ``vllm``, ``sglang``, ``llama-cpp``, ``trtllm`` or another word in lower case; None where nobody can tell."""
     text = (word or "").lower().replace("_", "-")
     if not text:

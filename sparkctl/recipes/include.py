@@ -7,18 +7,20 @@ from typing import Any
 
 from sparkctl.errors import InvalidInput
 from sparkctl.recipes import plain, yamltext
-from sparkctl.recipes.ledger import Ledger
+from sparkctl.recipes.ledger import ImportReport
 
 DEEPEST = 8
 _WHOLE = ("defaults", "env")  # their values are not merged any deeper
 _ARCHITECTURES = ("arm64", "aarch64", "gb10", "sm121", "sm_121", "sm_121a", "spark", "dgx-spark", "blackwell")
 
 
-def merged(data: dict[str, Any], ledger: Ledger, lookup: Callable[[str], str | None]) -> dict[str, Any]:
+def merge_included_recipes(
+    data: dict[str, Any], ledger: ImportReport, lookup: Callable[[str], str | None]
+) -> dict[str, Any]:
     """Return a recipe over the one it includes. Raises `InvalidInput` for a chain that is too long or leads back."""
     chain, seen = [data], set[str]()
-    while plain.text(name := chain[-1].get("include")):
-        reference = plain.text(name) or ""
+    while plain.scalar_text(name := chain[-1].get("include")):
+        reference = plain.scalar_text(name) or ""
         if reference in seen:
             raise InvalidInput(f"include: {reference} leads back to here")
         if len(seen) >= DEEPEST:
@@ -26,22 +28,22 @@ def merged(data: dict[str, Any], ledger: Ledger, lookup: Callable[[str], str | N
         seen.add(reference)
         text = lookup(reference)
         if text is None:
-            ledger.unsupported(
+            ledger.add_unsupported(
                 f"include {reference}", "that recipe is not at hand (it is looked for beside this one); without it"
             )
             break
-        base, mended = yamltext.load(text, reference)
+        base, mended = yamltext.load_foreign_yaml(text, reference)
         for remark in mended:
             ledger.remark(f"{reference}: {remark}.")
-        ledger.mapped(f"include {reference}", "the fields it gives")
+        ledger.add_mapped(f"include {reference}", "the fields it gives")
         chain.append(base)
     found = chain[-1]
     for above in reversed(chain[:-1]):
-        found = _over(found, above)
+        found = _merge_maps(found, above)
     return found
 
 
-def _over(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_maps(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     """Maps merge, lists and scalars replace, null removes, ``overrides`` are appended."""
     found = {key: value for key, value in base.items() if key not in ("include",)}
     for key, value in top.items():
@@ -50,7 +52,7 @@ def _over(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
         elif key == "overrides" and isinstance(value, list) and isinstance(found.get(key), list):
             found[key] = [*found[key], *value]
         elif isinstance(value, dict) and isinstance(found.get(key), dict):
-            found[key] = _flat(found[key], value) if key in _WHOLE else _over(found[key], value)
+            found[key] = _flat(found[key], value) if key in _WHOLE else _merge_maps(found[key], value)
         else:
             found[key] = value
     return found
@@ -60,35 +62,38 @@ def _flat(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in {**base, **top}.items() if value is not None}
 
 
-def matched(data: dict[str, Any], ledger: Ledger, nodes: int) -> dict[str, Any]:
+def apply_overrides(data: dict[str, Any], ledger: ImportReport, nodes: int) -> dict[str, Any]:
     """Return the recipe with those of its ``overrides`` that hold on a Spark, for this number of nodes."""
     found = dict(data)
     entries = data.get("overrides")
     for number, entry in enumerate(entries if isinstance(entries, list) else [entries] if entries else []):
-        key, body = f"overrides[{number}]", plain.mapping(entry)
-        when = plain.mapping(body.get("when"))
+        key, body = f"overrides[{number}]", plain.as_mapping(entry)
+        when = plain.as_mapping(body.get("when"))
         doubt = [name for name in when if name not in ("nodes", "arch", "config", "runtime", "engine")]
         if doubt:
-            ledger.unsupported(key, f"nobody here knows the condition {', '.join(doubt)}: it does not match")
-        elif all(_holds(name, wanted, found, nodes) for name, wanted in when.items()):
-            found = _over(found, {part: value for part, value in body.items() if part != "when"})
-            ledger.mapped(key, "the fields it gives: its condition holds")
+            ledger.add_unsupported(key, f"nobody here knows the condition {', '.join(doubt)}: it does not match")
+        elif all(_matches_condition(name, wanted, found, nodes) for name, wanted in when.items()):
+            found = _merge_maps(found, {part: value for part, value in body.items() if part != "when"})
+            ledger.add_mapped(key, "the fields it gives: its condition holds")
         else:
-            ledger.kept(key, plain.data(body), "its condition does not hold here")
+            ledger.keep_extra(key, plain.to_json_data(body), "its condition does not hold here")
     return found
 
 
-def _holds(name: str, wanted: object, data: Mapping[str, Any], nodes: int) -> bool:
+def _matches_condition(name: str, wanted: object, data: Mapping[str, Any], nodes: int) -> bool:
     if name == "nodes":
-        text = (plain.text(wanted) or "").replace(" ", "")
+        text = (plain.scalar_text(wanted) or "").replace(" ", "")
         for sign, test in ((">=", nodes.__ge__), ("<=", nodes.__le__), (">", nodes.__gt__), ("<", nodes.__lt__)):
             if text.startswith(sign):
-                limit = plain.number(text.removeprefix(sign))
+                limit = plain.whole_number(text.removeprefix(sign))
                 return limit is not None and bool(test(limit))
-        return nodes in [plain.number(one) for one in plain.texts(wanted)]
+        return nodes in [plain.whole_number(one) for one in plain.scalar_texts(wanted)]
     if name == "arch":
-        return any(one.lower() in _ARCHITECTURES for one in plain.texts(wanted))
+        return any(one.lower() in _ARCHITECTURES for one in plain.scalar_texts(wanted))
     if name in ("runtime", "engine"):
-        return plain.text(data.get("runtime")) in plain.texts(wanted)
-    defaults = plain.mapping(data.get("defaults"))
-    return all(plain.text(defaults.get(key)) == plain.text(value) for key, value in plain.mapping(wanted).items())
+        return plain.scalar_text(data.get("runtime")) in plain.scalar_texts(wanted)
+    defaults = plain.as_mapping(data.get("defaults"))
+    return all(
+        plain.scalar_text(defaults.get(key)) == plain.scalar_text(value)
+        for key, value in plain.as_mapping(wanted).items()
+    )

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sparkctl.model.profile import ArgValue, JsonText, Values
-from sparkctl.recipes.references import has_references, settled
+from sparkctl.model.profile import ArgValue, FlagValues, JsonValue
+from sparkctl.recipes.references import has_references, resolve_defaults
 
 _PYTHON = re.compile(r"python[0-9.]*")
 _NUMBER = re.compile(r"-(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e-?[0-9]+)?")
@@ -50,7 +50,7 @@ _IMAGES = {"ollama/ollama": "/", "text-generation-inference": "/health"}
 
 
 @dataclass(slots=True)
-class Launch:
+class EngineCommand:
     """``command`` None: the engine's own launch words, else literal. ``flags`` in their order, in a profile's notation."""
 
     engine: str
@@ -63,10 +63,10 @@ class Launch:
     program: str | None = None
 
 
-def read(
+def parse_engine_command(
     words: Sequence[str], image: str, hint: str | None, engines: Sequence[str], certain: str | None = None,
     model: str | None = None,
-) -> Launch:  # fmt: skip
+) -> EngineCommand:  # fmt: skip
     """Return what ``words`` (in a profile's notation) start in ``image``.
 
     ``hint``: the engine by the source's own word; ``engines``: those there are; ``certain``: the engine that it is;
@@ -74,13 +74,15 @@ def read(
     """
     if certain is not None:
         return _certain(words, certain)
-    found = _vllm(_model_first(words, model)) or _sglang(words) or _by_word(words) or _other(words, engines)
+    found = (
+        _vllm(_model_first(words, model)) or _sglang(words) or _by_word(words) or _parse_known_server(words, engines)
+    )
     if found is None and not (words and not words[0].startswith("-") and _is_program(words[0])):
         found = _by_image(words, image, hint)
-    return found or _with_health(_plain(words), image)
+    return found or _with_health(_parse_any_command(words), image)
 
 
-def _with_health(found: Launch, image: str) -> Launch:
+def _with_health(found: EngineCommand, image: str) -> EngineCommand:
     """An image may be known by its name where its command says nothing."""
     found.health = found.health or next((path for name, path in _IMAGES.items() if name in image), None)
     return found
@@ -99,19 +101,19 @@ def _model_first(words: Sequence[str], model: str | None) -> Sequence[str]:
     return words
 
 
-def _certain(words: Sequence[str], engine: str) -> Launch:
+def _certain(words: Sequence[str], engine: str) -> EngineCommand:
     """Read the words of an engine that is known, whatever its launch words are."""
     if engine not in OWN:
-        return _plain(words)
+        return _parse_any_command(words)
     found = {"vllm": _vllm, "sglang": _sglang}.get(engine, _by_word)(words)
     if found is not None and found.engine == engine:
         return found
     first = _first_flag(words)
     launch = tuple(words[:first])
-    return _served(Launch(engine, launch), words[first:], launch, SHORT if engine == "vllm" else {})
+    return _served(EngineCommand(engine, launch), words[first:], launch, SHORT if engine == "vllm" else {})
 
 
-def of_script(script: str, command: tuple[str, ...], hint: str | None) -> Launch:
+def parse_script_command(script: str, command: tuple[str, ...], hint: str | None) -> EngineCommand:
     """Return what can be told of a launch that stays a shell's script."""
     match = re.search(r"\bvllm serve\s+[\"']?([^\s\"'\\-][^\s\"'\\]*)", script)
     path = re.search(r"--model(?:-path)?[ =]+[\"']?([^\s\"'\\]+)", script)
@@ -132,10 +134,10 @@ def of_script(script: str, command: tuple[str, ...], hint: str | None) -> Launch
     health = next(
         (path for program, path in _OTHERS.items() if re.search(rf"(?<![\w-]){program}(?![\w-])", script)), None
     )
-    return Launch(engine, command, model, name[1] if name else None, number, health=health)
+    return EngineCommand(engine, command, model, name[1] if name else None, number, health=health)
 
 
-def flags_of(words: Sequence[str], aliases: dict[str, str] | None = None) -> list[tuple[str, ArgValue]] | None:
+def parse_flags(words: Sequence[str], aliases: dict[str, str] | None = None) -> list[tuple[str, ArgValue]] | None:
     """Return words as flags with their values, None where they are something else.
 
     A flag that stands twice becomes a list; what cannot be written back the same way is not flags.
@@ -172,11 +174,11 @@ def _value(given: list[list[str]]) -> ArgValue | None:
     if not values:
         return True
     if len(values) > 1:
-        return Values(tuple(values))
-    return (None if has_references(values[0]) else as_json(settled(values[0]) or "")) or values[0]
+        return FlagValues(tuple(values))
+    return (None if has_references(values[0]) else parse_json_map(resolve_defaults(values[0]) or "")) or values[0]
 
 
-def as_json(text: str) -> JsonText | None:
+def parse_json_map(text: str) -> JsonValue | None:
     """Return a JSON map as one, None for any other text, and for JSON that YAML would not give back the same."""
     if not text.lstrip().startswith("{") or len(text) > 20_000:
         return None
@@ -184,7 +186,7 @@ def as_json(text: str) -> JsonText | None:
         value = json.loads(text, object_pairs_hook=_pairs)
     except (ValueError, RecursionError):
         return None
-    return JsonText(text) if isinstance(value, dict) and _depth(value) <= 12 else None
+    return JsonValue(text) if isinstance(value, dict) and _depth(value) <= 12 else None
 
 
 def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -228,21 +230,21 @@ def _module(words: Sequence[str], name: str) -> int | None:
     return None
 
 
-def _vllm(words: Sequence[str]) -> Launch | None:
+def _vllm(words: Sequence[str]) -> EngineCommand | None:
     end = _launch_end(words, "vllm", _VLLM_MODULE)
     if end is None:
         return None
     launch, rest = tuple(words[:end]), list(words[end:])
-    found = Launch("vllm", None if launch == ("vllm", "serve") else launch)
+    found = EngineCommand("vllm", None if launch == ("vllm", "serve") else launch)
     return _served(found, _first(found, rest), launch, SHORT)
 
 
-def _sglang(words: Sequence[str]) -> Launch | None:
+def _sglang(words: Sequence[str]) -> EngineCommand | None:
     end = _launch_end(words, "sglang", _SGLANG_MODULE)
     if end is None:
         return None
     launch = tuple(words[:end])
-    found = Launch("sglang", None if launch == ("python", "-m", _SGLANG_MODULE) else launch)
+    found = EngineCommand("sglang", None if launch == ("python", "-m", _SGLANG_MODULE) else launch)
     return _served(found, words[end:], launch, {})
 
 
@@ -257,7 +259,7 @@ def _is_vllm(launch: tuple[str, ...]) -> bool:
     return not launch or launch[-1] == _VLLM_MODULE or _find(launch, "vllm", "serve") == len(launch) - 2
 
 
-def _by_word(words: Sequence[str]) -> Launch | None:
+def _by_word(words: Sequence[str]) -> EngineCommand | None:
     """Read llama-server or trtllm-serve, among the first words and perhaps as a path."""
     for at, word in enumerate(words[:4]):
         engine = _STARTED_BY.get(word.rpartition("/")[2])
@@ -265,18 +267,18 @@ def _by_word(words: Sequence[str]) -> Launch | None:
             continue
         end = at + 1 + (engine == "trtllm" and tuple(words[at + 1 : at + 2]) == ("serve",))
         launch, rest = tuple(words[:end]), list(words[end:])
-        found = Launch(engine, None if launch in (("llama-server",), ("trtllm-serve",)) else launch)
+        found = EngineCommand(engine, None if launch in (("llama-server",), ("trtllm-serve",)) else launch)
         if engine == "trtllm":
             if len(rest) > 2 and rest[0].startswith("-") and not any(word.startswith("-") for word in rest[-2:]):
                 rest = [rest[-1], *rest[:-1]]  # behind the last flag's value
             if not rest or rest[0].startswith("-") or has_references(rest[0]):
                 return None  # its model is a word, and may stand anywhere
-            found.model, rest = settled(rest[0]), rest[1:]
+            found.model, rest = resolve_defaults(rest[0]), rest[1:]
         return _served(found, rest, launch, {})
     return None
 
 
-def _by_image(words: Sequence[str], image: str, hint: str | None) -> Launch | None:
+def _by_image(words: Sequence[str], image: str, hint: str | None) -> EngineCommand | None:
     """An image whose entry point is the engine: its words begin with a model or a flag."""
     name = image.rpartition("@")[0] or image
     engine = hint if hint in ("vllm", "sglang") else None
@@ -286,29 +288,31 @@ def _by_image(words: Sequence[str], image: str, hint: str | None) -> Launch | No
     if engine is None:
         return None
     rest = list(words)
-    found = Launch(engine, ())
+    found = EngineCommand(engine, ())
     rest = _first(found, rest) if engine == "vllm" else rest
     return _served(found, rest, (), SHORT if engine == "vllm" else {})
 
 
-def _first(found: Launch, rest: list[str]) -> list[str]:
+def _first(found: EngineCommand, rest: list[str]) -> list[str]:
     """Take the model that `vllm serve` has as its first word; one from the operator's environment is only a flag's."""
     if not rest or rest[0].startswith("-"):
         return rest
     if has_references(rest[0]):
         return ["--model", *rest]
-    found.model = settled(rest[0])
+    found.model = resolve_defaults(rest[0])
     return rest[1:]
 
 
-def _served(found: Launch, rest: Sequence[str], launch: tuple[str, ...], aliases: dict[str, str]) -> Launch:
+def _served(
+    found: EngineCommand, rest: Sequence[str], launch: tuple[str, ...], aliases: dict[str, str]
+) -> EngineCommand:
     """Take model, port and name out of an engine's flags; what sparkctl says itself is left to it."""
-    flags = flags_of(rest, aliases)
+    flags = parse_flags(rest, aliases)
     if flags is None:
         # Words that are not all flags can only be told as they stand; port and host are said again behind them.
         words = (*launch, *([found.model] if found.model else []), *rest)
         host = _after(rest, "--host")
-        return Launch(found.engine, words, port=_number(rest, "--port"), flags=[("host", host)] if host else [])
+        return EngineCommand(found.engine, words, port=_number(rest, "--port"), flags=[("host", host)] if host else [])
     names = {"sglang": ("model-path", "model"), "vllm": ("model",)}.get(found.engine, ())
     called = (
         ("alias", "a") if found.engine == "llamacpp" else ("served-model-name",) if found.engine != "trtllm" else ()
@@ -316,14 +320,14 @@ def _served(found: Launch, rest: Sequence[str], launch: tuple[str, ...], aliases
     for key, value in flags:
         plain = key.lstrip("-").replace("_", "-")
         if found.engine == "llamacpp" and plain in _LLAMA_MODEL and isinstance(value, str) and found.model is None:
-            path = settled(value)
+            path = resolve_defaults(value)
             is_on_hub = path is not None and _HUB.fullmatch(path) is not None and not path.endswith(".gguf")
             if path is not None and is_on_hub is _LLAMA_MODEL[plain]:
                 found.model = path
             else:
                 found.flags.append((key, value))
         elif plain in names and isinstance(value, str) and found.model is None:
-            found.model = settled(value)
+            found.model = resolve_defaults(value)
             if found.model is None or (found.engine == "vllm" and not _is_vllm(launch)):
                 found.flags.append((key, value))
         elif plain == "port" and isinstance(value, str) and value.isdigit() and 0 < int(value) < 65536:
@@ -331,35 +335,35 @@ def _served(found: Launch, rest: Sequence[str], launch: tuple[str, ...], aliases
         elif plain == "host" and value == "0.0.0.0":  # noqa: S104
             continue
         elif plain in called and isinstance(value, str) and not has_references(value):
-            found.served_name = settled(value)
+            found.served_name = resolve_defaults(value)
         else:
-            if plain in called and isinstance(value, Values):
-                found.served_name = settled(value.words[0])
+            if plain in called and isinstance(value, FlagValues):
+                found.served_name = resolve_defaults(value.words[0])
             found.flags.append((key, value))
     return found
 
 
-def _other(words: Sequence[str], engines: Sequence[str]) -> Launch | None:
+def _parse_known_server(words: Sequence[str], engines: Sequence[str]) -> EngineCommand | None:
     for program, health in _OTHERS.items():
         if any(word.rpartition("/")[2] == program for word in words[:4]):
-            found = _plain(words)
+            found = _parse_any_command(words)
             found.health, found.program = health, program
             return found
     return None
 
 
-def _plain(words: Sequence[str]) -> Launch:
+def _parse_any_command(words: Sequence[str]) -> EngineCommand:
     """Any other command: its flags as args where they can be written so, else all of it as it stands."""
     first = _first_flag(words)
     rest = list(words[first:])
-    flags = flags_of(rest)
-    found = Launch("container", tuple(words[:first]) if flags is not None else tuple(words))
+    flags = parse_flags(rest)
+    found = EngineCommand("container", tuple(words[:first]) if flags is not None else tuple(words))
     if not found.command:
         found.command = None
     found.flags = flags or []
     found.port = _number(words, "--port")
-    found.model = settled(_after(words, "--model", "-m", "-hf", "--hf-repo", "--model-path") or "") or None
-    found.served_name = settled(_after(words, "--alias", "-a", "--served-model-name") or "") or None
+    found.model = resolve_defaults(_after(words, "--model", "-m", "-hf", "--hf-repo", "--model-path") or "") or None
+    found.served_name = resolve_defaults(_after(words, "--alias", "-a", "--served-model-name") or "") or None
     return found
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Fate(StrEnum):
+class KeyOutcome(StrEnum):
     """Where a key of the source ended."""
 
     MAPPED = "mapped"  # stands in the profile
@@ -17,14 +17,14 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class KeyRecord:
     """One key as the source names it (``defaults.port``, ``--gpus``). ``to``: the profile's field, where there is one.
 
     ``value``: which of the field's values it is, where it has several; ``allow``: what `--allow` calls it where it is withheld.
     """
 
     key: str
-    fate: Fate
+    fate: KeyOutcome
     to: str | None = None
     why: str | None = None
     value: str | None = None
@@ -32,14 +32,14 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class ImportNote:
     """Something the operator should know, and where in the profile it is of use (a dotted path, None: nowhere)."""
 
     text: str
     path: str | None = None
 
 
-class Ledger:
+class ImportReport:
     """Collects accounts, what is kept, and remarks, in the order of the source."""
 
     def __init__(self, *, allow: bool | Collection[str] = False) -> None:
@@ -47,35 +47,35 @@ class Ledger:
         self.locate: Callable[[str], str] = lambda key: key  # file and line of a key
         self._allow = frozenset(("all",) if allow is True else allow or ())
         self._used: set[str] = set()  # of these, what something goes by
-        self.accounts: list[Account] = []
-        self._noted: set[Account] = set()
+        self.accounts: list[KeyRecord] = []
+        self._noted: set[KeyRecord] = set()
         self._places: dict[tuple[str, str | None], list[int]] = {}  # (field, value): indexes of its mapped accounts
-        self.remarks: list[Remark] = []
+        self.remarks: list[ImportNote] = []
         self.extra: dict[str, object] = {}
 
-    def mapped(self, key: str, to: str, value: str | None = None) -> None:
+    def add_mapped(self, key: str, to: str, value: str | None = None) -> None:
         """Note that a key stands in the profile, as this value of its field."""
-        self._note(Account(key, Fate.MAPPED, to, value=value))
+        self._note(KeyRecord(key, KeyOutcome.MAPPED, to, value=value))
 
     def has(self, to: str, value: str | None = None) -> bool:
         """Tell whether some key is noted to stand in this field, as this value of it where the field has several."""
         return (to, value) in self._places or (to, None) in self._places
 
-    def kept(self, key: str, value: object, why: str | None = None, name: str | None = None) -> None:
+    def keep_extra(self, key: str, value: object, why: str | None = None, name: str | None = None) -> None:
         """Keep a value under ``extra:``, by the last part of its key unless ``name`` says otherwise."""
         name = name or key
         while name in self.extra and self.extra[name] != value:
             name += "_"
         self.extra[name] = value
-        self._note(Account(key, Fate.KEPT, f"extra.{name}", why))
+        self._note(KeyRecord(key, KeyOutcome.KEPT, f"extra.{name}", why))
 
-    def unsupported(self, key: str, why: str) -> None:
+    def add_unsupported(self, key: str, why: str) -> None:
         """Note that a key is left out."""
-        self._note(Account(key, Fate.UNSUPPORTED, None, why))
+        self._note(KeyRecord(key, KeyOutcome.UNSUPPORTED, None, why))
 
     def malformed(self, key: str, why: str) -> None:
         """Note that a key is left out because it is of another kind than its field, with the place where it stands."""
-        self.unsupported(key, f"{self.locate(key)}: {why}")
+        self.add_unsupported(key, f"{self.locate(key)}: {why}")
 
     def allows(self, name: str, value: str = "") -> bool:
         """Tell whether the operator takes what goes by this name, or this value of it."""
@@ -87,15 +87,15 @@ class Ledger:
         """Return each ``NAME=VALUE`` that the operator allows and that the source does not have."""
         return sorted(text for text in self._allow - self._used if "=" in text)
 
-    def allow_argument(self, account: Account) -> str | None:
+    def allow_argument(self, account: KeyRecord) -> str | None:
         """Return what `--allow` takes for this account alone: with its value where others are withheld under the same name."""
-        alike = [one for one in self.of(Fate.WITHHELD) if one.allow == account.allow]
+        alike = [one for one in self.keys_with(KeyOutcome.WITHHELD) if one.allow == account.allow]
         return account.allow if len(alike) == 1 or not account.value else f"{account.allow}={account.value}"
 
-    def permits(self, key: str, name: str, why: str) -> bool:
+    def check_permission(self, key: str, name: str, why: str) -> bool:
         """Tell whether something dangerous that no field of a profile holds may be kept; where not, it is noted as withheld."""
         if not self.allows(name):
-            self._note(Account(key, Fate.WITHHELD, None, why, allow=name))
+            self._note(KeyRecord(key, KeyOutcome.WITHHELD, None, why, allow=name))
             return False
         return True
 
@@ -103,24 +103,24 @@ class Ledger:
         """Note that what stands in a field is taken out of it again."""
         places = [at for key in {(to, value), (to, None)} for at in self._places.pop(key, ())]
         for at in places:
-            self.accounts[at] = Account(self.accounts[at].key, Fate.WITHHELD, None, why, value, name)
+            self.accounts[at] = KeyRecord(self.accounts[at].key, KeyOutcome.WITHHELD, None, why, value, name)
         if not places:
-            self._note(Account(f"{to} {value}".strip(), Fate.WITHHELD, None, why, value, name))
+            self._note(KeyRecord(f"{to} {value}".strip(), KeyOutcome.WITHHELD, None, why, value, name))
 
     def remark(self, text: str, path: str | None = None) -> None:
         """Note what the operator should know."""
-        remark = Remark(text, path)
+        remark = ImportNote(text, path)
         if remark not in self.remarks:
             self.remarks.append(remark)
 
-    def of(self, fate: Fate) -> tuple[Account, ...]:
+    def keys_with(self, fate: KeyOutcome) -> tuple[KeyRecord, ...]:
         """Return the accounts of one fate."""
         return tuple(account for account in self.accounts if account.fate is fate)
 
-    def _note(self, account: Account) -> None:
+    def _note(self, account: KeyRecord) -> None:
         if account in self._noted:
             return
         self._noted.add(account)
-        if account.fate is Fate.MAPPED and account.to is not None:
+        if account.fate is KeyOutcome.MAPPED and account.to is not None:
             self._places.setdefault((account.to, account.value), []).append(len(self.accounts))
         self.accounts.append(account)

@@ -8,7 +8,7 @@ _WORD = re.compile(r"[^a-z0-9._-]+")
 LONGEST = 56
 
 
-def slug(text: str | None) -> str | None:
+def profile_name_from_text(text: str | None) -> str | None:
     """Return a profile's name made of a text, None where nothing of it can be one."""
     if not text:
         return None
@@ -17,22 +17,22 @@ def slug(text: str | None) -> str | None:
     return found if len(found) >= 2 else None
 
 
-def of_model(model: str | None) -> str | None:
+def profile_name_from_model(model: str | None) -> str | None:
     """Return a name made of the model's own, without its publisher and its directories."""
     if not model:
         return None
     tail = model.rstrip("/").rpartition("/")[2]
-    return slug(tail.partition(":")[0].removesuffix(".gguf"))
+    return profile_name_from_text(tail.partition(":")[0].removesuffix(".gguf"))
 
 
-def of_image(image: str | None) -> str | None:
+def profile_name_from_image(image: str | None) -> str | None:
     """Return a name made of the image's, without registry and tag."""
     if not image:
         return None
-    return slug(image.rpartition("/")[2].partition("@")[0].partition(":")[0])
+    return profile_name_from_text(image.rpartition("/")[2].partition("@")[0].partition(":")[0])
 
 
-def title(text: str | None) -> str | None:
+def shorten_title(text: str | None) -> str | None:
     """Return one line of at most 100 characters, cut at a word."""
     line = " ".join((text or "").split())
     if len(line) <= 100:

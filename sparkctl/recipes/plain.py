@@ -11,7 +11,7 @@ from typing import Any
 UNWELCOME = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
-def text(value: object) -> str | None:
+def scalar_text(value: object) -> str | None:
     """Return a scalar's text as YAML means it to be read (true, not True), None for null, lists and maps."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -20,27 +20,27 @@ def text(value: object) -> str | None:
     return value.isoformat() if isinstance(value, datetime.date) else None
 
 
-def texts(value: object) -> list[str]:
+def scalar_texts(value: object) -> list[str]:
     """Return a list's scalars, or one scalar as a list."""
     values = value if isinstance(value, list | tuple) else [value]
-    return [found for one in values if (found := text(one)) is not None]
+    return [found for one in values if (found := scalar_text(one)) is not None]
 
 
-def mapping(value: object) -> dict[str, Any]:
+def as_mapping(value: object) -> dict[str, Any]:
     """Return a map with text for keys; a list of maps merged; ``K=V`` words of a list as pairs; else an empty one."""
     if isinstance(value, dict):
-        return {key: one for raw, one in value.items() if (key := text(raw)) is not None}
+        return {key: one for raw, one in value.items() if (key := scalar_text(raw)) is not None}
     found: dict[str, Any] = {}
     for one in value if isinstance(value, list | tuple) else []:
         if isinstance(one, dict):
-            found |= mapping(one)
-        elif (word := text(one)) is not None:
+            found |= as_mapping(one)
+        elif (word := scalar_text(one)) is not None:
             name, equals, rest = word.partition("=")
             found[name.strip()] = rest if equals else None
     return found
 
 
-def number(value: object) -> int | None:
+def whole_number(value: object) -> int | None:
     """Return a whole number, also one that is written as text or as 2.0; None for anything else."""
     if isinstance(value, bool):
         return None
@@ -53,24 +53,24 @@ def number(value: object) -> int | None:
     return None
 
 
-def truth(value: object) -> bool:
+def is_truthy(value: object) -> bool:
     """Tell whether something is meant to be on."""
     return str(value).strip().lower() in ("true", "yes", "on", "1") if value is not None else False
 
 
-def data(value: object) -> object:
+def to_json_data(value: object) -> object:
     """Return JSON data: what YAML has more of (dates, sets, keys that are no text) as text."""
     if isinstance(value, dict):
-        return {UNWELCOME.sub(" ", text(key) or str(key)): data(one) for key, one in value.items()}
+        return {UNWELCOME.sub(" ", scalar_text(key) or str(key)): to_json_data(one) for key, one in value.items()}
     if isinstance(value, list | tuple | set):
-        return [data(one) for one in value]
+        return [to_json_data(one) for one in value]
     if isinstance(value, str):
         return UNWELCOME.sub(" ", value)
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
         return value if value == value and abs(value) != float("inf") else str(value)
-    return text(value) or str(value)
+    return scalar_text(value) or str(value)
 
 
 def kind(value: object) -> str:
@@ -79,14 +79,14 @@ def kind(value: object) -> str:
         return "a map"
     if isinstance(value, list | tuple):
         return "a list of such things"
-    return f"`{(text(value) or str(value))[:40]}`"
+    return f"`{(scalar_text(value) or str(value))[:40]}`"
 
 
-def is_empty(value: object) -> bool:
+def is_empty_value(value: object) -> bool:
     """Tell whether a key says nothing: null, an empty text, list or map."""
     return value is None or value == "" or value == [] or value == {}
 
 
-def compact(value: object) -> str:
+def compact_json(value: object) -> str:
     """Return JSON text."""
-    return json.dumps(data(value), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(to_json_data(value), ensure_ascii=False, separators=(",", ":"))

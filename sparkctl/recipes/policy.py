@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from sparkctl.model.docker_options import DOCKER_OPTIONS
 from sparkctl.model.node_paths import misleading_part
 from sparkctl.model.plan import GuardRule
-from sparkctl.model.profile import ArgValue, Profile, Values
+from sparkctl.model.profile import ArgValue, FlagValues, Profile
 from sparkctl.model.secrets import is_secret_name
-from sparkctl.model.suggest import did_you_mean
-from sparkctl.recipes.draft import Imported
-from sparkctl.recipes.ledger import Ledger
-from sparkctl.recipes.references import REFERENCE, has_references, literal, names_in
+from sparkctl.model.suggest import format_did_you_mean
+from sparkctl.recipes.draft import ImportResult
+from sparkctl.recipes.ledger import ImportReport
+from sparkctl.recipes.references import REFERENCE_PATTERN, escape_references, has_references, referenced_names
 
 ALL = "all"  # what `--allow` without a name takes
 ALLOW_NAMES = (
@@ -162,7 +162,7 @@ def allowed_names(texts: Iterable[str]) -> frozenset[str]:
         written, equals, value = text.strip().partition("=")
         name = allow_name(written)
         if name is None:
-            near = did_you_mean(written, ALLOW_NAMES)
+            near = format_did_you_mean(written, ALLOW_NAMES)
             raise ValueError(
                 f"no such name: `{written[:40]}`{near}; run it without --allow to see what is withheld, and as what"
             )
@@ -178,7 +178,7 @@ def allow_name(text: str) -> str | None:
     return name if name == ALL or name in ALLOW_NAMES else None
 
 
-def apply_policy(imported: Imported, is_beside: Callable[[str], bool]) -> Imported:
+def apply_policy(imported: ImportResult, is_beside: Callable[[str], bool]) -> ImportResult:
     """Return an import without what is not harmless, unless the operator allows it; the ledger accounts for all of it.
 
     ``is_beside``: tells whether a file of this name lies beside the source, and will lie beside the profile.
@@ -190,7 +190,7 @@ def apply_policy(imported: Imported, is_beside: Callable[[str], bool]) -> Import
     profile = _without(profile, frozenset((one.field, one.value) for one in withheld))
     for field, value in _entries(profile):
         if not ledger.has(field, value):
-            ledger.mapped(f"{imported.kind.value}'s own {field}", field, value)
+            ledger.add_mapped(f"{imported.kind.value}'s own {field}", field, value)
     _remark_tokens(profile, ledger)
     for text in ledger.unused_values():
         ledger.remark(f"--allow {text} took nothing: the source has nothing of that name with exactly this value.")
@@ -434,11 +434,13 @@ def is_listed_variable(name: str) -> bool:
 
 def unlisted_variables(text: str) -> tuple[str, ...]:
     """Return the variables in a text that the operator's environment is not asked for without `--allow env`."""
-    return tuple(dict.fromkeys(name for name in names_in(text) if not is_listed_variable(name)))
+    return tuple(dict.fromkeys(name for name in referenced_names(text) if not is_listed_variable(name)))
 
 
 def _explain_variable_risk(variable: str, text: str) -> str:
-    has_default = any(match["name"] == variable and match["default"] is not None for match in REFERENCE.finditer(text))
+    has_default = any(
+        match["name"] == variable and match["default"] is not None for match in REFERENCE_PATTERN.finditer(text)
+    )
     if has_default:
         left = "; its default stands"
     else:
@@ -452,17 +454,17 @@ def _with_defaults(text: str, field: str, withheld: frozenset[tuple[str, str]]) 
     A default is text: nothing that stands beside it makes a reference of it (``${A:-$}{B}``).
     """
     found, plain, end = "", "", 0
-    for match in REFERENCE.finditer(text):
+    for match in REFERENCE_PATTERN.finditer(text):
         plain, end = plain + text[end : match.start()], match.end()
         if match["name"] is None:
             plain += "${"
         elif (field, match["name"]) not in withheld:
-            found, plain = found + literal(plain) + match[0], ""
+            found, plain = found + escape_references(plain) + match[0], ""
         elif match["default"] is None:
             return None
         else:
             plain += match["default"]
-    return found + literal(plain + text[end:])
+    return found + escape_references(plain + text[end:])
 
 
 def _arg(value: ArgValue, field: str, withheld: frozenset[tuple[str, str]]) -> ArgValue | None:
@@ -472,24 +474,24 @@ def _arg(value: ArgValue, field: str, withheld: frozenset[tuple[str, str]]) -> A
     plain = tuple(text for text in texts if text is not None)
     if len(plain) != len(texts):
         return None
-    return Values(plain) if isinstance(value, Values) else plain if isinstance(value, tuple) else plain[0]
+    return FlagValues(plain) if isinstance(value, FlagValues) else plain if isinstance(value, tuple) else plain[0]
 
 
 def _texts(value: ArgValue) -> tuple[str, ...]:
     """Return what of a flag's value is filled in from the operator's environment."""
-    if isinstance(value, Values):
+    if isinstance(value, FlagValues):
         return value.words
     if isinstance(value, tuple):
         return value
     return (value,) if isinstance(value, str) else ()
 
 
-def _remark_tokens(profile: Profile, ledger: Ledger) -> None:
+def _remark_tokens(profile: Profile, ledger: ImportReport) -> None:
     """Say which secrets of the operator's own environment go into the container, where that is not said already."""
     known = {remark.path for remark in ledger.remarks}
     texts = [*((f"env.{name}", value) for name, value in profile.env)]
     texts += [(f"args.{name}", text) for name, value in profile.args for text in _texts(value)]
     for field, text in texts:
-        taken = [name for name in names_in(text) if is_secret_name(name)] if has_references(text) else []
+        taken = [name for name in referenced_names(text) if is_secret_name(name)] if has_references(text) else []
         if taken and field not in known:
             ledger.remark(f"{field} takes {', '.join(taken)} from your own environment into the container.", field)

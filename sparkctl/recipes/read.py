@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from sparkctl.errors import InvalidInput
-from sparkctl.model.plan import DockerRun
+from sparkctl.model.plan import DockerRunSpec
 from sparkctl.recipes import beside, compose, docker_line, eugr, policy, services, sparkrun, systemd, yamltext
-from sparkctl.recipes.container import read_container
-from sparkctl.recipes.draft import Draft, Imported
-from sparkctl.recipes.finish import finish
-from sparkctl.recipes.ledger import Fate, Ledger
+from sparkctl.recipes.container import draft_from_container
+from sparkctl.recipes.draft import ImportResult, ProfileDraft
+from sparkctl.recipes.finish import build_imported_profile
+from sparkctl.recipes.ledger import ImportReport, KeyOutcome
 
 Lookup = Callable[[str], str | None]
 _EXPORT = (
@@ -22,7 +22,7 @@ _EXPORT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ImportOptions:
     """What the operator says beside the source. ``lookup``: gives the text of a recipe that another one includes.
 
     ``allow``: names of `policy.ALLOW_NAMES`, True for all; ``is_beside``: tells whether a file of this name lies beside the
@@ -38,40 +38,42 @@ class Wishes:
     is_beside: Callable[[str], bool] = lambda _: False
 
 
-def read_text(text: str, origin: str, wishes: Wishes) -> Imported:
+def import_text(text: str, origin: str, wishes: ImportOptions) -> ImportResult:
     """Return the profile of a text. ``origin``: a file's name, or `pasted` and the like.
 
     Raises `InvalidInput` with what is wrong and where.
     """
     if not text.strip():
         raise InvalidInput(f"{origin}: there is nothing in it")
-    ledger = Ledger(allow=wishes.allow)
+    ledger = ImportReport(allow=wishes.allow)
     ledger.locate = lambda key: _place(text, origin, key)
     suffix = PurePath(origin).suffix.lower()
-    if suffix not in (".yaml", ".yml") and systemd.is_unit(text):
-        draft = systemd.read(text, ledger, wishes.defined)
-    elif suffix not in (".yaml", ".yml") and docker_line.is_line(text) and not _has_keys(text):
-        draft = docker_line.read(text, ledger, wishes.defined)
+    if suffix not in (".yaml", ".yml") and systemd.is_unit_file(text):
+        draft = systemd.import_systemd(text, ledger, wishes.defined)
+    elif suffix not in (".yaml", ".yml") and docker_line.has_docker_run(text) and not _has_keys(text):
+        draft = docker_line.import_docker_run(text, ledger, wishes.defined)
     else:
-        draft = _yaml(text, origin, ledger, wishes)
-    draft.source = draft.source or _source(draft, origin)
-    fields = beside.read(draft)
+        draft = _import_yaml(text, origin, ledger, wishes)
+    draft.source = draft.source or _describe_source(draft, origin)
+    fields = beside.read_metadata(draft)
     if fields is None:
-        found = finish(draft, wishes.engines, wishes.name or _stem(draft, origin))
+        found = build_imported_profile(draft, wishes.engines, wishes.name or _name_from_file(draft, origin))
     else:
         beside.complete(draft, fields)
-        found = beside.restored(finish(draft, wishes.engines, wishes.name), fields)
+        found = beside.restore_profile(build_imported_profile(draft, wishes.engines, wishes.name), fields)
     found = policy.apply_policy(found, wishes.is_beside)
-    if fields is not None and ledger.of(Fate.WITHHELD):
+    if fields is not None and ledger.keys_with(KeyOutcome.WITHHELD):
         ledger.remark(_EXPORT)
     return found
 
 
-def read_run(run: DockerRun, node: str, wishes: Wishes, beyond: Sequence[tuple[str, str]] = ()) -> Imported:
+def import_container(
+    run: DockerRunSpec, node: str, wishes: ImportOptions, beyond: Sequence[tuple[str, str]] = ()
+) -> ImportResult:
     """Return the profile of a container; ``beyond``: what it was created with and no profile can say."""
-    draft = read_container(run, Ledger(allow=wishes.allow), beyond)
+    draft = draft_from_container(run, ImportReport(allow=wishes.allow), beyond)
     draft.source = f"The container {run.name} on {node}"
-    return policy.apply_policy(finish(draft, wishes.engines, wishes.name), wishes.is_beside)
+    return policy.apply_policy(build_imported_profile(draft, wishes.engines, wishes.name), wishes.is_beside)
 
 
 def _place(text: str, origin: str, key: str) -> str:
@@ -81,15 +83,15 @@ def _place(text: str, origin: str, key: str) -> str:
     return origin if found is None else f"{origin}:{text.count(chr(10), 0, found.end()) + 1}"
 
 
-def _yaml(text: str, origin: str, ledger: Ledger, wishes: Wishes) -> Draft:
-    data, mended = yamltext.load(text, origin)
+def _import_yaml(text: str, origin: str, ledger: ImportReport, wishes: ImportOptions) -> ProfileDraft:
+    data, mended = yamltext.load_foreign_yaml(text, origin)
     for remark in mended:
         ledger.remark(f"{origin}: {remark}.")
-    if compose.is_compose(data):
-        written, _ = yamltext.load(text, origin, as_written=True)
-        return compose.read(written, ledger, wishes.service, wishes.defined)
+    if compose.is_compose_file(data):
+        written, _ = yamltext.load_foreign_yaml(text, origin, as_written=True)
+        return compose.import_compose(written, ledger, wishes.service, wishes.defined)
     if isinstance(data.get("services"), list):
-        return services.read(data, ledger, wishes.service, wishes.defined)
+        return services.import_services(data, ledger, wishes.service, wishes.defined)
     if data.get("schema") == 1 and "engine" in data:
         raise InvalidInput(f"{origin}: this is a sparkctl profile already", f"sparkctl profiles check {origin}")
     if not any(key in data for key in ("model", "container", "command", "include")):
@@ -99,8 +101,8 @@ def _yaml(text: str, origin: str, ledger: Ledger, wishes: Wishes) -> Draft:
             "compose files, sparkrun and eugr recipes, and docker run lines can be imported",
         )
     if str(data.get("recipe_version", "")).strip() in ("1", "1.0") and "runtime" not in data:
-        return eugr.read(data, ledger, wishes.defined)
-    return sparkrun.read(data, ledger, wishes.defined, wishes.lookup)
+        return eugr.import_eugr(data, ledger, wishes.defined)
+    return sparkrun.import_sparkrun(data, ledger, wishes.defined, wishes.lookup)
 
 
 def _has_keys(text: str) -> bool:
@@ -108,14 +110,14 @@ def _has_keys(text: str) -> bool:
     return re.search(r"^(recipe_version|services|model|container):", text, re.MULTILINE) is not None
 
 
-def _stem(draft: Draft, origin: str) -> str | None:
+def _name_from_file(draft: ProfileDraft, origin: str) -> str | None:
     """Recipes are called as their files are, where they do not say."""
     if draft.kind.value in ("sparkrun", "eugr") and draft.name is None and "." in origin:
         return PurePath(origin).stem
     return None
 
 
-def _source(draft: Draft, origin: str) -> str:
+def _describe_source(draft: ProfileDraft, origin: str) -> str:
     words = {
         "docker": "A docker run line", "compose": "A compose file", "sparkrun": "A sparkrun recipe", "eugr": "An eugr recipe",
         "services": "A recipe of services", "systemd": "A systemd unit",

@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sparkctl.model.command import script_at
+from sparkctl.model.command import find_shell_script
 from sparkctl.recipes import shell
-from sparkctl.recipes.references import has_references, names_in, settled
+from sparkctl.recipes.references import has_references, referenced_names, resolve_defaults
 
 _HARMLESS = re.compile(r"^(set\s+[-+]\S+(\s+pipefail)?|cd\s+(?P<directory>/\S*))$")
 
 
 @dataclass(frozen=True, slots=True)
-class Unwrapped:
+class UnwrappedCommand:
     """``words`` literal; ``env`` what the script set before its command, ``directory`` where it went. None for ``words``: it
     stays a script."""
 
@@ -24,26 +24,28 @@ class Unwrapped:
     directory: str | None = None
 
 
-def as_script(words: Sequence[str]) -> str | None:
+def sole_shell_script(words: Sequence[str]) -> str | None:
     """Return the script of ``bash -lc '...'``, None for any other command, also one with words behind its script."""
-    text = shell_text(words)
+    text = shell_script_text(words)
     return text if text is not None and words[-1] == text and words[-2].startswith("-") else None
 
 
-def shell_text(words: Sequence[str]) -> str | None:
+def shell_script_text(words: Sequence[str]) -> str | None:
     """Return the script of a shell, whatever stands behind it; None where there is no shell with one."""
-    at = script_at(words)
+    at = find_shell_script(words)
     return None if at is None else words[at]
 
 
-def unwrapped(script: str, env: Mapping[str, str]) -> Unwrapped:
+def unwrap_shell_command(script: str, env: Mapping[str, str]) -> UnwrappedCommand:
     """Return the one command of a script, its variables taken from ``env`` (a profile's notation)."""
-    commands = shell.read(script.strip(), {name: value for name, value in env.items() if not has_references(value)})
+    commands = shell.parse_shell(
+        script.strip(), {name: value for name, value in env.items() if not has_references(value)}
+    )
     found: dict[str, str] = {}
-    whole = Unwrapped(None, (), script)
+    whole = UnwrappedCommand(None, (), script)
     if len(script) > shell.MAX_CHARS:
         return whole
-    rest: list[shell.Command] = []
+    rest: list[shell.ShellCommand] = []
     directory: str | None = None
     for command in commands:
         harmless = _HARMLESS.match(_line(command))
@@ -52,7 +54,7 @@ def unwrapped(script: str, env: Mapping[str, str]) -> Unwrapped:
         elif (went := harmless["directory"]) is not None:
             if rest or has_references(went) or command.after not in ("", "&&", ";"):
                 return whole  # something may have been run elsewhere before
-            directory = settled(went)
+            directory = resolve_defaults(went)
     for position, command in enumerate(rest):
         if command.redirections or command.after not in ("", "&&", ";") or any(word.unknown for word in command.words):
             return whole
@@ -60,7 +62,7 @@ def unwrapped(script: str, env: Mapping[str, str]) -> Unwrapped:
         exported = bool(words) and words[0].text == "export"
         words = words[1:] if exported else words
         leading: dict[str, str] = {}
-        while words and (pair := shell.assignment(words[0])) is not None:
+        while words and (pair := shell.parse_assignment(words[0])) is not None:
             leading[pair[0]] = pair[1]
             words = words[1:]
         found |= leading
@@ -68,7 +70,7 @@ def unwrapped(script: str, env: Mapping[str, str]) -> Unwrapped:
             continue
         if exported or position != len(rest) - 1:
             return whole
-        texts = [settled(word.text) if not has_references(word.text) else None for word in words]
+        texts = [resolve_defaults(word.text) if not has_references(word.text) else None for word in words]
         if any(text is None for text in texts):
             return whole
         plain = [text for text in texts if text is not None]
@@ -77,20 +79,20 @@ def unwrapped(script: str, env: Mapping[str, str]) -> Unwrapped:
             return whole
         if any(_would_split(word) for word in words):
             return whole
-        return Unwrapped(tuple(plain), tuple(found.items()), None, directory)
+        return UnwrappedCommand(tuple(plain), tuple(found.items()), None, directory)
     return whole
 
 
-def missing(script: str, env: Mapping[str, str]) -> tuple[str, ...]:
+def delete(script: str, env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the variables of a script that nobody sets before it."""
-    words = [word for command in shell.read(script, env) for word in command.words]
-    return tuple(dict.fromkeys(name for word in words for name in names_in(word.text)))
+    words = [word for command in shell.parse_shell(script, env) for word in command.words]
+    return tuple(dict.fromkeys(name for word in words for name in referenced_names(word.text)))
 
 
-def _line(command: shell.Command) -> str:
+def _line(command: shell.ShellCommand) -> str:
     return " ".join(word.text for word in command.words) if not command.redirections else "<"
 
 
-def _would_split(word: shell.Word) -> bool:
+def _would_split(word: shell.ShellWord) -> bool:
     """A glob outside of quotes is the shell's to fill in."""
     return not word.quoted and re.search(r"\*|^~|\{[^{}]*,[^{}]*\}", word.text) is not None

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sparkctl.recipes.references import is_name, literal, reference
+from sparkctl.recipes.references import escape_references, format_reference, is_variable_name
 
 MAX_CHARS = 128 * 1024  # longer texts are read so far
 _TYPOGRAPHY = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " ", "\u200b": None,
@@ -29,7 +29,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a"
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class ShellWord:
     """``text`` in a profile's notation; ``unknown``: pieces that only a shell can tell, such as ``$(pwd)``."""
 
     text: str
@@ -41,17 +41,17 @@ class Word:
 
 
 @dataclass(slots=True)
-class Command:
+class ShellCommand:
     """One simple command. ``after``: the operator behind it, empty at the end of a line; ``unclosed``: how the quote begins
     that is open where the text ends."""
 
-    words: list[Word] = field(default_factory=list)
+    words: list[ShellWord] = field(default_factory=list)
     redirections: list[str] = field(default_factory=list)
     after: str = ""
     unclosed: str | None = None
 
 
-def untangled(text: str) -> str:
+def clean_pasted_text(text: str) -> str:
     """Return pasted text as it was before a forum, a chat or a terminal's prompt got into it."""
     text = text[:MAX_CHARS].replace("\r\n", "\n").replace("\r", "\n").translate(_TYPOGRAPHY)
     text = _FENCE.sub("", _DASH.sub("--", text))
@@ -62,17 +62,17 @@ def untangled(text: str) -> str:
     return re.sub(r"(?<!\\)\n(?=[ \t]*--?[A-Za-z])", r" \\\n", text)  # a flag never begins a command
 
 
-class _Reader:
+class _ShellReader:
     def __init__(self, text: str, known: Mapping[str, str]) -> None:
         self.text, self.at, self.known = text, 0, dict(known)
-        self.commands: list[Command] = []
-        self.command = Command()
+        self.commands: list[ShellCommand] = []
+        self.command = ShellCommand()
         self.parts: list[str] = []
-        self.unknown: list[str] = []
+        self.unresolved: list[str] = []
         self.in_word = self.quoted = False
         self.redirecting: str | None = None
 
-    def read(self) -> list[Command]:
+    def read(self) -> list[ShellCommand]:
         text = self.text
         while self.at < len(text):
             char = text[self.at]
@@ -100,7 +100,7 @@ class _Reader:
                 self.at += len(operator)
             else:
                 end = _plain_end(text, self.at)
-                self._put(literal(text[self.at : end]))
+                self._put(escape_references(text[self.at : end]))
                 self.at = end
         self._end_command("")
         return self.commands
@@ -112,7 +112,7 @@ class _Reader:
     def _backslash(self) -> None:
         following = self.text[self.at + 1 : self.at + 2]
         if following and following != "\n":
-            self._put(literal(following))
+            self._put(escape_references(following))
         self.at += 2
 
     def _single(self) -> None:
@@ -120,7 +120,7 @@ class _Reader:
         if end < 0:
             end = len(self.text)
             self._leave_open(self.at)
-        self._put(literal(self.text[self.at + 1 : end]))
+        self._put(escape_references(self.text[self.at + 1 : end]))
         self.quoted = True
         self.at = end + 1
 
@@ -137,14 +137,14 @@ class _Reader:
             if char == "\\":
                 following = self.text[self.at + 1 : self.at + 2]
                 if following != "\n":
-                    self._put(literal(following if following in '$`"\\' else char + following))
+                    self._put(escape_references(following if following in '$`"\\' else char + following))
                 self.at += 2
             elif char in "$`":
                 self._dollar(quoted=True)
             else:
                 end = re.compile(r'[\\"$`]').search(self.text, self.at)
                 stop = end.start() if end else len(self.text)
-                self._put(literal(self.text[self.at : stop]))
+                self._put(escape_references(self.text[self.at : stop]))
                 self.at = stop
         if self.at >= len(self.text):
             self._leave_open(start)
@@ -154,22 +154,22 @@ class _Reader:
         text = self.text
         if text[self.at] == "`":
             end = text.find("`", self.at + 1)
-            self._cannot(text[self.at : len(text) if end < 0 else end + 1])
+            self._add_unresolved(text[self.at : len(text) if end < 0 else end + 1])
         elif text.startswith("$(", self.at):
-            self._cannot(text[self.at : _closing(text, self.at + 1)])
+            self._add_unresolved(text[self.at : _closing(text, self.at + 1)])
         elif text.startswith("$'", self.at) and not quoted:
             self._ansi()
         elif match := _PARAMETER.match(text, self.at):
             name = match["bare"] or match["name"]
             self.at = match.end()
             if name not in self.known:
-                self._put(reference(name, match["default"]))
+                self._put(format_reference(name, match["default"]))
             elif quoted:
                 self._put(self.known[name])
             else:
                 self._split(self.known[name])
         elif match := _SPECIAL.match(text, self.at):
-            self._cannot(match[0])
+            self._add_unresolved(match[0])
         else:
             self._put("$")
             self.at += 1
@@ -194,13 +194,13 @@ class _Reader:
             end += 1
         if end >= len(self.text):
             self._leave_open(self.at)
-        self._put(literal(found))
+        self._put(escape_references(found))
         self.quoted = True
         self.at = end + 1
 
-    def _cannot(self, piece: str) -> None:
-        self._put(literal(piece))
-        self.unknown.append(piece)
+    def _add_unresolved(self, piece: str) -> None:
+        self._put(escape_references(piece))
+        self.unresolved.append(piece)
         self.at += max(1, len(piece))
 
     def _redirection(self) -> None:
@@ -221,42 +221,42 @@ class _Reader:
     def _end_word(self) -> None:
         if not self.in_word:
             return
-        word = Word("".join(self.parts), tuple(self.unknown), self.quoted)
+        word = ShellWord("".join(self.parts), tuple(self.unresolved), self.quoted)
         if self.redirecting is not None:
             self.command.redirections.append(f"{self.redirecting} {word.text}")
             self.redirecting = None
         else:
             self.command.words.append(word)
-        self.parts, self.unknown, self.in_word, self.quoted = [], [], False, False
+        self.parts, self.unresolved, self.in_word, self.quoted = [], [], False, False
 
     def _end_command(self, operator: str) -> None:
         self._end_word()
         self.redirecting = None
         if self.command.words or self.command.redirections:
             self.command.after = operator
-            self._learn(self.command)
+            self._record_assignments(self.command)
             self.commands.append(self.command)
         elif self.commands and operator and not self.commands[-1].after:
             self.commands[-1].after = operator
-        self.command = Command()
+        self.command = ShellCommand()
 
-    def _learn(self, command: Command) -> None:
+    def _record_assignments(self, command: ShellCommand) -> None:
         """Remember what a line sets for those below it."""
         words = command.words[1:] if command.words and command.words[0].text in ("export", "declare") else command.words
-        pairs = [assignment(word) for word in words]
+        pairs = [parse_assignment(word) for word in words]
         if all(pairs):
             self.known.update({pair[0]: pair[1] for pair in pairs if pair is not None})
 
 
-def read(text: str, known: Mapping[str, str] | None = None) -> list[Command]:
+def parse_shell(text: str, known: Mapping[str, str] | None = None) -> list[ShellCommand]:
     """Return the commands of a text; variables in ``known``, and those that the text sets above, are replaced."""
-    return _Reader(text[:MAX_CHARS], known or {}).read()
+    return _ShellReader(text[:MAX_CHARS], known or {}).read()
 
 
-def assignment(word: Word) -> tuple[str, str] | None:
+def parse_assignment(word: ShellWord) -> tuple[str, str] | None:
     """Return name and value of ``NAME=value``, None for any other word."""
     name, equals, value = word.text.partition("=")
-    return (name, value) if equals and is_name(name) and not word.unknown else None
+    return (name, value) if equals and is_variable_name(name) and not word.unknown else None
 
 
 def _plain_end(text: str, start: int) -> int:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sparkctl.recipes import braces, fabric, options, plain
-from sparkctl.recipes.draft import Draft, Kind
-from sparkctl.recipes.eugr import ranks
-from sparkctl.recipes.include import matched, merged
-from sparkctl.recipes.ledger import Ledger
-from sparkctl.recipes.recipe import Recipe, modifications
-from sparkctl.recipes.references import literal
+from sparkctl.recipes.draft import ProfileDraft, SourceFormat
+from sparkctl.recipes.eugr import rank_count
+from sparkctl.recipes.include import apply_overrides, merge_included_recipes
+from sparkctl.recipes.ledger import ImportReport
+from sparkctl.recipes.recipe import RecipeReader, note_mods
+from sparkctl.recipes.references import escape_references
 
 Lookup = Callable[[str], str | None]
 _CONFIG = re.compile(r"\{?\{(config|launch)\.([A-Za-z_]+)\}\}?")
@@ -47,37 +47,39 @@ _EXECUTOR = {
 }  # fmt: skip
 
 
-def read(data: dict[str, Any], ledger: Ledger, defined: Mapping[str, str], lookup: Lookup) -> Draft:
+def import_sparkrun(
+    data: dict[str, Any], ledger: ImportReport, defined: Mapping[str, str], lookup: Lookup
+) -> ProfileDraft:
     """Return the draft of a recipe. ``lookup`` gives the text of a recipe that ``include`` names, None where it is not
     at hand. Raises `InvalidInput` where it names no image, or includes itself."""
-    data = merged(data, ledger, lookup)
-    draft = Draft(Kind.SPARKRUN, ledger, name=plain.text(data.get("name")))
-    recipe = Recipe(draft, data, braces.by_rule)
+    data = merge_included_recipes(data, ledger, lookup)
+    draft = ProfileDraft(SourceFormat.SPARKRUN, ledger, name=plain.scalar_text(data.get("name")))
+    recipe = RecipeReader(draft, data, braces.fill_sparkrun_placeholders)
     _nodes(recipe, defined)
-    data = matched(data, ledger, draft.nodes)
+    data = apply_overrides(data, ledger, draft.nodes)
     recipe.data = data
-    recipe.take_defaults(plain.mapping(data.get("defaults")), defined)
-    draft.model = plain.text(data.get("model"))
-    metadata = plain.mapping(data.get("metadata"))
-    draft.title = plain.text(data.get("description")) or plain.text(metadata.get("description"))
+    recipe.take_defaults(plain.as_mapping(data.get("defaults")), defined)
+    draft.model = plain.scalar_text(data.get("model"))
+    metadata = plain.as_mapping(data.get("metadata"))
+    draft.title = plain.scalar_text(data.get("description")) or plain.scalar_text(metadata.get("description"))
     _launch(recipe, defined)
     for key, value in data.items():
         before = len(ledger.accounts)
         if key in _RULES:
             _RULES[key](recipe, key, value)
         elif key in _HOOKS:
-            _hook(recipe, key, value)
+            _note_hook(recipe, key, value)
         elif key in _KEPT:
-            recipe.keep(key, _KEPT[key])
+            recipe.keep_extra(key, _KEPT[key])
         elif key in _SILENT:
-            ledger.mapped(key, "nothing: how the recipe is read")
+            ledger.add_mapped(key, "nothing: how the recipe is read")
         elif key not in _TAKEN:
-            recipe.keep(key, "no key of sparkrun's recipes")
+            recipe.keep_extra(key, "no key of sparkrun's recipes")
         if len(ledger.accounts) == before and (
             key in _RULES or (key in ("env", "defaults") and not isinstance(value, dict))
         ):
             ledger.malformed(key, f"{key} cannot be {plain.kind(value)}")
-    recipe.take_cache()
+    recipe.mount_hub_cache()
     draft.ipc, draft.network = draft.ipc or "host", draft.network or "host"
     draft.shm_size, draft.gpus = draft.shm_size or "10.24gb", draft.gpus or "all"
     return draft
@@ -87,25 +89,27 @@ _TAKEN = ("model", "command", "container", "runtime", "defaults", "env", "min_no
           "overrides")  # fmt: skip
 
 
-def _launch(recipe: Recipe, defined: Mapping[str, str]) -> None:
+def _launch(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
     """Read model, environment, command and image; the ledger is told of each by its key."""
     data, draft, ledger = recipe.data, recipe.draft, recipe.ledger
-    command = plain.text(data.get("command"))
-    said = plain.text(data.get("runtime"))
-    image = defined.get("container") or plain.text(data.get("container"))
-    engine = fabric.runtime(said, command, image)
+    command = plain.scalar_text(data.get("command"))
+    said = plain.scalar_text(data.get("runtime"))
+    image = defined.get("container") or plain.scalar_text(data.get("container"))
+    engine = fabric.detect_engine(said, command, image)
     draft.engine_hint = engine
     if draft.model:
-        ledger.mapped("model", "model.path")
+        ledger.add_mapped("model", "model.path")
     if said is not None:
-        ledger.mapped("runtime", "engine")
-    recipe.take_env({name: _configured(recipe, value) for name, value in plain.mapping(data.get("env")).items()})
+        ledger.add_mapped("runtime", "engine")
+    recipe.take_env(
+        {name: _fill_config_reference(recipe, value) for name, value in plain.as_mapping(data.get("env")).items()}
+    )
     recipe.take_image("container", engine, image)
     recipe.take_command(command, engine)
     _served_name(recipe, command, engine)
 
 
-def _served_name(recipe: Recipe, command: str | None, engine: str | None) -> None:
+def _served_name(recipe: RecipeReader, command: str | None, engine: str | None) -> None:
     """A served name among the defaults is said behind a command that does not say it."""
     name = recipe.values.get("served_model_name")
     flag = "--alias" if engine == "llama-cpp" else "--served-model-name"
@@ -113,13 +117,13 @@ def _served_name(recipe: Recipe, command: str | None, engine: str | None) -> Non
     if name is None or command is None or words is None or any(flag in word for word in words):
         return
     if words[:1] == ["bash"]:
-        words[-1] = f"{words[-1].rstrip()} {flag} {literal(name)}"
+        words[-1] = f"{words[-1].rstrip()} {flag} {escape_references(name)}"
     else:
-        words += [flag, *(literal(word) for word in name.split())]
-    recipe.ledger.mapped("defaults.served_model_name", flag.lstrip("-"))
+        words += [flag, *(escape_references(word) for word in name.split())]
+    recipe.ledger.add_mapped("defaults.served_model_name", flag.lstrip("-"))
 
 
-def _configured(recipe: Recipe, value: object) -> object:
+def _fill_config_reference(recipe: RecipeReader, value: object) -> object:
     """``{config.NAME}`` in an environment entry is a default's value; what `sparkrun` knows only at launch stays."""
     if not isinstance(value, str):
         return value
@@ -131,133 +135,150 @@ def _configured(recipe: Recipe, value: object) -> object:
             return recipe.values[match[2]]
         if match[0] == "{launch.num_nodes}":
             return str(recipe.draft.nodes)
-        recipe.ledger.unsupported(f"env {match[0]}", "only sparkrun's launcher knows it; it is written as it stands")
+        recipe.ledger.add_unsupported(
+            f"env {match[0]}", "only sparkrun's launcher knows it; it is written as it stands"
+        )
         return match[0]
 
     return _CONFIG.sub(put, value)
 
 
-def _nodes(recipe: Recipe, defined: Mapping[str, str]) -> None:
+def _nodes(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
     data, ledger = recipe.data, recipe.ledger
-    recipe.take_defaults(plain.mapping(data.get("defaults")), defined)
-    count = plain.number(data.get("min_nodes")) or 1
-    if plain.truth(data.get("cluster_only")):
+    recipe.take_defaults(plain.as_mapping(data.get("defaults")), defined)
+    count = plain.whole_number(data.get("min_nodes")) or 1
+    if plain.is_truthy(data.get("cluster_only")):
         count = max(2, count)
-    if plain.truth(data.get("solo_only")) or plain.number(data.get("max_nodes")) == 1:
+    if plain.is_truthy(data.get("solo_only")) or plain.whole_number(data.get("max_nodes")) == 1:
         count = 1
-    elif fabric.runtime(plain.text(data.get("runtime")), plain.text(data.get("command")), None) in (
+    elif fabric.detect_engine(plain.scalar_text(data.get("runtime")), plain.scalar_text(data.get("command")), None) in (
         "vllm",
         "sglang",
         "trtllm",
     ):
-        count = max(count, ranks(recipe))  # one GPU a Spark: each rank is a node
+        count = max(count, rank_count(recipe))  # one GPU a Spark: each rank is a node
         recipe.draft.by_ranks = True
     recipe.draft.nodes = max(1, min(count, 8))
     for key in ("min_nodes", "solo_only", "cluster_only"):
         if key in data:
-            ledger.mapped(key, "nodes")
+            ledger.add_mapped(key, "nodes")
 
 
-def _hook(recipe: Recipe, key: str, value: object) -> None:
-    if plain.is_empty(value):
-        recipe.ledger.mapped(key, "nothing: it is empty")
-    elif recipe.ledger.permits(key, "hooks", "it runs commands of the recipe's author"):
-        recipe.keep(key, "sparkctl runs no hooks: what they do has to be in the image")
+def _note_hook(recipe: RecipeReader, key: str, value: object) -> None:
+    if plain.is_empty_value(value):
+        recipe.ledger.add_mapped(key, "nothing: it is empty")
+    elif recipe.ledger.check_permission(key, "hooks", "it runs commands of the recipe's author"):
+        recipe.keep_extra(key, "sparkctl runs no hooks: what they do has to be in the image")
 
 
-def _metadata(recipe: Recipe, key: str, value: object) -> None:
-    rest = plain.mapping(value)
-    if not rest and not plain.is_empty(value):
-        recipe.keep(key)
+def _metadata(recipe: RecipeReader, key: str, value: object) -> None:
+    rest = plain.as_mapping(value)
+    if not rest and not plain.is_empty_value(value):
+        recipe.keep_extra(key)
         return
-    if (count := plain.text(rest.get("model_params"))) and re.fullmatch(r"[0-9]+(\.[0-9]+)?\s*[KMBTkmbt]?", count):
+    if (count := plain.scalar_text(rest.get("model_params"))) and re.fullmatch(
+        r"[0-9]+(\.[0-9]+)?\s*[KMBTkmbt]?", count
+    ):
         recipe.draft.parameters = count
-        recipe.ledger.mapped("metadata.model_params", "model.parameters")
+        recipe.ledger.add_mapped("metadata.model_params", "model.parameters")
         del rest["model_params"]
-    if plain.text(rest.get("description")) and rest["description"] == recipe.draft.title:
-        recipe.ledger.mapped("metadata.description", "title")
+    if plain.scalar_text(rest.get("description")) and rest["description"] == recipe.draft.title:
+        recipe.ledger.add_mapped("metadata.description", "title")
         del rest["description"]
     if "sparkctl" in rest:
-        recipe.draft.beside, recipe.draft.beside_key = plain.text(rest.pop("sparkctl")) or "", f"{key}.sparkctl"
+        recipe.draft.beside, recipe.draft.beside_key = plain.scalar_text(rest.pop("sparkctl")) or "", f"{key}.sparkctl"
     if rest:
-        recipe.ledger.kept("metadata", plain.data(rest), "what the author says of it")
+        recipe.ledger.keep_extra("metadata", plain.to_json_data(rest), "what the author says of it")
 
 
-def _executor(recipe: Recipe, key: str, value: object) -> None:
-    for name, one in plain.mapping(value).items():
+def _read_executor(recipe: RecipeReader, key: str, value: object) -> None:
+    for name, one in plain.as_mapping(value).items():
         flag = _EXECUTOR.get(name, name.replace("_", "-"))
-        if (isinstance(one, bool) and not one) or plain.is_empty(one):
-            recipe.ledger.mapped(f"{key}.{name}", "nothing: it is off")
+        if (isinstance(one, bool) and not one) or plain.is_empty_value(one):
+            recipe.ledger.add_mapped(f"{key}.{name}", "nothing: it is off")
             continue
-        values = one if isinstance(one, list) else list(plain.mapping(one).items()) if isinstance(one, dict) else [one]
+        values = (
+            one if isinstance(one, list) else list(plain.as_mapping(one).items()) if isinstance(one, dict) else [one]
+        )
         for each in values:
-            text = f"{each[0]}={plain.text(each[1])}" if isinstance(each, tuple) else plain.text(each) or ""
-            options.apply(recipe.draft, flag, literal(text), f"{key}.{name}")
+            text = (
+                f"{each[0]}={plain.scalar_text(each[1])}" if isinstance(each, tuple) else plain.scalar_text(each) or ""
+            )
+            options.apply_docker_flag(recipe.draft, flag, escape_references(text), f"{key}.{name}")
 
 
-def _volumes(recipe: Recipe, key: str, value: object) -> None:
+def _volumes(recipe: RecipeReader, key: str, value: object) -> None:
     """sparkrun itself does not know ``volumes``; people write them all the same, and mean them."""
-    pairs = [f"{a}:{plain.text(b)}" for a, b in value.items()] if isinstance(value, dict) else plain.texts(value)
+    pairs = (
+        [f"{a}:{plain.scalar_text(b)}" for a, b in value.items()]
+        if isinstance(value, dict)
+        else plain.scalar_texts(value)
+    )
     for text in pairs:
-        options.apply(recipe.draft, "volume", literal(recipe.fill(text, recipe.values).text), f"{key} {text}")
+        options.apply_docker_flag(
+            recipe.draft,
+            "volume",
+            escape_references(recipe.fill_placeholders(text, recipe.values).text),
+            f"{key} {text}",
+        )
 
 
-def _readiness(recipe: Recipe, key: str, value: object) -> None:
+def _readiness(recipe: RecipeReader, key: str, value: object) -> None:
     draft, ledger = recipe.draft, recipe.ledger
-    for name, one in plain.mapping(value).items():
-        path, number = f"{key}.{name}", plain.number(one)
+    for name, one in plain.as_mapping(value).items():
+        path, number = f"{key}.{name}", plain.whole_number(one)
         phase = {"port_timeout_s": "loading", "health_timeout_s": "warming"}.get(name)
         if phase and number is not None and number > 0:
             draft.timeouts[phase] = float(number)
-            ledger.mapped(path, f"start.timeouts.{phase}")
+            ledger.add_mapped(path, f"start.timeouts.{phase}")
         elif name == "inference":
-            draft.probe = draft.probe if plain.truth(one) else "none"
-            ledger.mapped(path, "start.probe")
-        elif name == "inference_style" and plain.text(one) in ("chat", "completions", "auto"):
+            draft.probe = draft.probe if plain.is_truthy(one) else "none"
+            ledger.add_mapped(path, "start.probe")
+        elif name == "inference_style" and plain.scalar_text(one) in ("chat", "completions", "auto"):
             draft.probe = None if one == "auto" else draft.probe or str(one)
-            ledger.mapped(path, "start.probe")
-        elif name == "inference_prompt" and plain.text(one):
-            draft.prompt = plain.text(one)
-            ledger.mapped(path, "start.prompt")
+            ledger.add_mapped(path, "start.probe")
+        elif name == "inference_prompt" and plain.scalar_text(one):
+            draft.prompt = plain.scalar_text(one)
+            ledger.add_mapped(path, "start.prompt")
         else:
-            ledger.unsupported(path, "sparkctl has no such limit of its own")
+            ledger.add_unsupported(path, "sparkctl has no such limit of its own")
 
 
-def _said_elsewhere(recipe: Recipe, key: str, value: object) -> None:
-    recipe.ledger.mapped(key, {"name": "name", "description": "title"}[key])
+def _note_mapped(recipe: RecipeReader, key: str, value: object) -> None:
+    recipe.ledger.add_mapped(key, {"name": "name", "description": "title"}[key])
 
 
-def _mods(recipe: Recipe, key: str, value: object) -> None:
-    mods = plain.texts(value) if isinstance(value, list | str) else []
-    modifications(recipe, mods)
+def _mods(recipe: RecipeReader, key: str, value: object) -> None:
+    mods = plain.scalar_texts(value) if isinstance(value, list | str) else []
+    note_mods(recipe, mods)
     if not mods:
-        recipe.keep(key)
+        recipe.keep_extra(key)
 
 
-def _build_args(recipe: Recipe, key: str, value: object) -> None:
-    recipe.keep(key, "how eugr's build makes the image")
-    recipe.local_image(plain.texts(value))
+def _build_args(recipe: RecipeReader, key: str, value: object) -> None:
+    recipe.keep_extra(key, "how eugr's build makes the image")
+    recipe.note_local_build(plain.scalar_texts(value))
 
 
-def _revision(recipe: Recipe, key: str, value: object) -> None:
-    text, words = plain.text(value), recipe.draft.words
+def _revision(recipe: RecipeReader, key: str, value: object) -> None:
+    text, words = plain.scalar_text(value), recipe.draft.words
     if text and words and words[:1] != ["bash"] and recipe.draft.engine_hint in ("vllm", "sglang"):
         if not any(word.startswith("--revision") for word in words):
-            words += ["--revision", literal(text)]
-        recipe.ledger.mapped(key, "args.revision")
+            words += ["--revision", escape_references(text)]
+        recipe.ledger.add_mapped(key, "args.revision")
     else:
-        recipe.keep(key, "no flag of this engine says it")
+        recipe.keep_extra(key, "no flag of this engine says it")
 
 
-def _stops(recipe: Recipe, key: str, value: object) -> None:
-    if plain.truth(value):
-        recipe.ledger.unsupported(key, "what sparkctl starts stays until it is stopped")
+def _note_auto_stop(recipe: RecipeReader, key: str, value: object) -> None:
+    if plain.is_truthy(value):
+        recipe.ledger.add_unsupported(key, "what sparkctl starts stays until it is stopped")
     else:
-        recipe.ledger.mapped(key, "nothing: it is off")
+        recipe.ledger.add_mapped(key, "nothing: it is off")
 
 
-_RULES: dict[str, Callable[[Recipe, str, Any], None]] = {
-    "metadata": _metadata, "executor_config": _executor, "volumes": _volumes, "readiness": _readiness,
-    "name": _said_elsewhere, "description": _said_elsewhere, "mods": _mods, "build_args": _build_args,
-    "model_revision": _revision, "stop_after_post": _stops,
+_RULES: dict[str, Callable[[RecipeReader, str, Any], None]] = {
+    "metadata": _metadata, "executor_config": _read_executor, "volumes": _volumes, "readiness": _readiness,
+    "name": _note_mapped, "description": _note_mapped, "mods": _mods, "build_args": _build_args,
+    "model_revision": _revision, "stop_after_post": _note_auto_stop,
 }  # fmt: skip

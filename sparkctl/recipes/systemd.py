@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping
 
 from sparkctl.errors import InvalidInput
-from sparkctl.model.docker_options import ELSEWHERE
+from sparkctl.model.docker_options import FIELDS_INSTEAD_OF_OPTIONS
 from sparkctl.recipes import docker_line
-from sparkctl.recipes.draft import Draft, Kind
-from sparkctl.recipes.ledger import Ledger
-from sparkctl.recipes.references import literal, reference
-from sparkctl.recipes.shell import Word
+from sparkctl.recipes.draft import ProfileDraft, SourceFormat
+from sparkctl.recipes.ledger import ImportReport
+from sparkctl.recipes.references import escape_references, format_reference
+from sparkctl.recipes.shell import ShellWord
 
 _SECTION = re.compile(r"^\[(Unit|Service|Install|Container)\]\s*$", re.MULTILINE)
-_OURS = frozenset({
+_IGNORED_KEYS = frozenset({
     "Description", "ExecStart", "ExecStop", "Type", "Restart", "TimeoutStartSec", "TimeoutStopSec", "After", "Requires",
     "Wants", "WantedBy", "RestartSec", "RemainAfterExit",
 })  # fmt: skip
@@ -22,46 +22,48 @@ _PIECE = re.compile(r"\$\$\{|\$\$|%%|%h|\$\{(?P<name>[A-Za-z_]\w*)\}|\$(?P<bare>
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'", "s": " "}
 
 
-def is_unit(text: str) -> bool:
+def is_unit_file(text: str) -> bool:
     """Tell whether a text is a unit file."""
     return _SECTION.search(text) is not None and "ExecStart" in text
 
 
-def read(text: str, ledger: Ledger, defined: Mapping[str, str]) -> Draft:
+def import_systemd(text: str, ledger: ImportReport, defined: Mapping[str, str]) -> ProfileDraft:
     """Return the draft of the `docker run` in a unit. Raises `InvalidInput` where there is none."""
     joined = re.sub(r"\\[ \t]*\n[ \t]*", " ", text.replace("\r\n", "\n"))
     pairs = [
         line.partition("=")[::2] for line in joined.splitlines() if "=" in line and not line.startswith(("#", ";"))
     ]
     starts = [re.sub(r"^[-@:+!]+", "", value.strip()) for key, value in pairs if key.strip() == "ExecStart"]
-    line = next((value for value in starts if docker_line.is_line(value)), None)
+    line = next((value for value in starts if docker_line.has_docker_run(value)), None)
     if line is None:
         raise InvalidInput("the unit starts no `docker run`", "ExecStart= is read")
     known = {**_environment(pairs), **defined}
-    found = docker_line.run_of([Word(_noted(word, known)) for word in words(line)])
+    found = docker_line.words_after_docker_run(
+        [ShellWord(_convert_unit_variables(word, known)) for word in split_unit_words(line)]
+    )
     if found is None:
         raise InvalidInput("the unit starts no `docker run`", "a shell around it is not looked into")
-    draft = Draft(Kind.SYSTEMD, ledger, beside=docker_line.beside_of(text))
-    docker_line.take(draft, found)
+    draft = ProfileDraft(SourceFormat.SYSTEMD, ledger, beside=docker_line.find_metadata(text))
+    docker_line.read_docker_run_words(draft, found)
     for raw, value in pairs:
         key = raw.strip()
         if key == "Description":
             draft.title = value.strip().replace("%%", "%") or None
-            ledger.mapped(key, "title")
+            ledger.add_mapped(key, "title")
         elif key == "EnvironmentFile":
-            ledger.unsupported(key, "the profile takes its variables from your environment, or names an env_file")
+            ledger.add_unsupported(key, "the profile takes its variables from your environment, or names an env_file")
         elif key == "Environment":
-            ledger.mapped(key, "where ExecStart asks for it")
+            ledger.add_mapped(key, "where ExecStart asks for it")
         elif key == "Restart" and value.strip() != "no":
-            ledger.unsupported(key, ELSEWHERE["restart"])
-        elif key in _OURS:
-            ledger.mapped(key, "nothing: how systemd runs it")
+            ledger.add_unsupported(key, FIELDS_INSTEAD_OF_OPTIONS["restart"])
+        elif key in _IGNORED_KEYS:
+            ledger.add_mapped(key, "nothing: how systemd runs it")
         else:
-            ledger.unsupported(key, "how systemd runs it; sparkctl starts and stops in its own way")
+            ledger.add_unsupported(key, "how systemd runs it; sparkctl starts and stops in its own way")
     return draft
 
 
-def words(line: str) -> list[str]:
+def split_unit_words(line: str) -> list[str]:
     """Return the words of a command line by systemd's rules: quotes around words, C's escapes in them."""
     found: list[str] = []
     for match in re.finditer(r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\\.|[^\s"'\\])+""", line):
@@ -75,18 +77,18 @@ def _unquoted(part: str) -> str:
     return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[0]), inner, flags=re.DOTALL)
 
 
-def _noted(word: str, known: Mapping[str, str]) -> str:
+def _convert_unit_variables(word: str, known: Mapping[str, str]) -> str:
     """Return a word in a profile's notation; a variable that the unit sets itself is a default."""
     out, end = "", 0
     for match in _PIECE.finditer(word):
-        out += literal(word[end : match.start()])
+        out += escape_references(word[end : match.start()])
         name = match["name"] or match["bare"]
         if name is not None:
-            out += reference(name, known.get(name))
+            out += format_reference(name, known.get(name))
         else:
             out += {"$${": "$${", "$$": "$", "%%": "%", "%h": "~" if match.start() == 0 else "${HOME}"}[match[0]]
         end = match.end()
-    out += literal(word[end:])
+    out += escape_references(word[end:])
     return out.replace("${HOME}", "~", 1) if out.startswith("${HOME}") else re.sub(r"=\$\{HOME\}(?=/)", "=~", out)
 
 
@@ -94,7 +96,7 @@ def _environment(pairs: list[tuple[str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in pairs:
         if key.strip() == "Environment":
-            for word in words(value):
+            for word in split_unit_words(value):
                 name, equals, text = word.partition("=")
                 if equals:
                     found[name] = text.replace("$$", "$").replace("%%", "%")

@@ -16,7 +16,7 @@ _ALIAS = re.compile(r"(?<![\w\"'&*])\*[A-Za-z0-9_-]+")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
 
 
-def load(text: str, name: str, *, as_written: bool = False) -> tuple[dict[str, Any], tuple[str, ...]]:
+def load_foreign_yaml(text: str, name: str, *, as_written: bool = False) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the first map of a YAML text, and what had to be put right.
 
     ``as_written``: numbers stay the text they were (compose); else scalars are those of YAML 1.1, as Python's tools
@@ -41,7 +41,7 @@ def load(text: str, name: str, *, as_written: bool = False) -> tuple[dict[str, A
     if len(documents) > 1:
         mended.append(f"{len(documents)} documents in one file; the first is read")
     data = found[0]
-    _measure(data, name)
+    _check_alias_size(data, name)
     return {str(key): value for key, value in data.items()}, tuple(mended)
 
 
@@ -52,11 +52,11 @@ def _documents(text: str, name: str, mended: list[str], as_written: bool) -> tup
         return _parsed(text, as_written)
     except yaml.YAMLError as first:
         if "\t" not in text:
-            raise InvalidInput(_fault(name, first)) from first
+            raise InvalidInput(_format_yaml_error(name, first)) from first
         try:
             found = _parsed(text.expandtabs(2), as_written)
         except yaml.YAMLError:
-            raise InvalidInput(_fault(name, first)) from first
+            raise InvalidInput(_format_yaml_error(name, first)) from first
         mended.append("tabs were read as two blanks")
         return found
     except (RecursionError, ValueError) as error:
@@ -72,8 +72,8 @@ def _parsed(text: str, as_written: bool) -> tuple[list[Any], list[tuple[str, int
     class Loader(yaml.SafeLoader):
         """Plain data only; a tag that is not known is read as what stands behind it."""
 
-    Loader.add_multi_constructor("", _untagged)
-    Loader.add_multi_constructor("!", _untagged)
+    Loader.add_multi_constructor("", _ignore_tag)
+    Loader.add_multi_constructor("!", _ignore_tag)
     if as_written:
         for tag in ("int", "float", "timestamp"):
             Loader.add_constructor(f"tag:yaml.org,2002:{tag}", _text)
@@ -83,14 +83,14 @@ def _parsed(text: str, as_written: bool) -> tuple[list[Any], list[tuple[str, int
         while loader.check_node():
             nodes.append(loader.get_node())
         for node in nodes:
-            _doubles(node, twice)
-            _merges(node)
+            _find_duplicate_keys(node, twice)
+            _check_merge_size(node)
         return [loader.construct_document(node) for node in nodes], twice
     finally:
         loader.dispose()
 
 
-def _untagged(loader: Any, suffix: str, node: Any) -> Any:
+def _ignore_tag(loader: Any, suffix: str, node: Any) -> Any:
     import yaml
 
     if isinstance(node, yaml.MappingNode):
@@ -127,7 +127,7 @@ def _nodes(root: Any) -> Iterator[Any]:
             waiting += [value for _, value in node.value]
 
 
-def _doubles(root: Any, twice: list[tuple[str, int]]) -> None:
+def _find_duplicate_keys(root: Any, twice: list[tuple[str, int]]) -> None:
     import yaml
 
     for node in _nodes(root):
@@ -139,7 +139,7 @@ def _doubles(root: Any, twice: list[tuple[str, int]]) -> None:
                 keys.add(key.value)
 
 
-def _merges(root: Any) -> None:
+def _check_merge_size(root: Any) -> None:
     """Refuse merge keys (``<<``) that unfold to more than any recipe holds: they are copied, not shared."""
     import yaml
 
@@ -163,7 +163,7 @@ def _merges(root: Any) -> None:
         size(node)
 
 
-def _measure(value: object, name: str) -> None:
+def _check_alias_size(value: object, name: str) -> None:
     """Count what aliases unfold to. Raises `InvalidInput` where it is more than any recipe holds."""
     count = 0
     waiting: list[tuple[object, int]] = [(value, 0)]
@@ -178,7 +178,7 @@ def _measure(value: object, name: str) -> None:
         waiting += [(each, depth + 1) for each in inner]
 
 
-def _fault(name: str, error: Exception) -> str:
+def _format_yaml_error(name: str, error: Exception) -> str:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     what = getattr(error, "problem", None) or str(error).splitlines()[0]
     return f"{name}:{mark.line + 1}:{mark.column + 1}: {what}" if mark else f"{name}: {what}"

@@ -6,9 +6,18 @@ Owns no logic of operations: it only behaves as two machines do.
 from __future__ import annotations
 
 from sparkctl.sim.clock import SimClock
-from sparkctl.sim.node import Fault, NodeOptions, Sudo
+from sparkctl.sim.node import EngineFault, SimNodeOptions, SudoRule
 from sparkctl.sim.scenarios import SCENARIOS
 from sparkctl.sim.sparks import DEMO_SPEED, SimulatedSparks
-from sparkctl.sim.threaded import background
+from sparkctl.sim.threaded import run_in_background
 
-__all__ = ["DEMO_SPEED", "SCENARIOS", "Fault", "NodeOptions", "SimClock", "SimulatedSparks", "Sudo", "background"]
+__all__ = [
+    "DEMO_SPEED",
+    "SCENARIOS",
+    "EngineFault",
+    "SimNodeOptions",
+    "SimClock",
+    "SimulatedSparks",
+    "SudoRule",
+    "run_in_background",
+]

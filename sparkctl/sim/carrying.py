@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from sparkctl.sim.cabling import CARRIERS, address
-from sparkctl.sim.http import Reader
-from sparkctl.sim.images import SIZE as IMAGE_SIZE
-from sparkctl.sim.models import config, model
-from sparkctl.sim.node import FULL_FREE, Output, SimNode, Trouble
+from sparkctl.sim.cabling import CARRIERS, interface_address
+from sparkctl.sim.http import ReadStream
+from sparkctl.sim.images import IMAGE_SIZE as IMAGE_SIZE
+from sparkctl.sim.models import build_model_config, list_model_files
+from sparkctl.sim.node import FULL_FREE, ByteSink, NodeFault, SimNode
 
 _WRITTEN = 1_780_000_000 * 10**9  # when every model was downloaded
 _TURN = 0.1  # of a second between two words of progress
@@ -27,7 +27,7 @@ _FILE = re.compile(r"^file (\d+) (.*)$", re.MULTILINE)
 Json = dict[str, Any]
 
 
-class Parts:
+class ReceivedFiles:
     """What a node has received: bytes by path, of the files of models that did not lie there from the beginning."""
 
     def __init__(self) -> None:
@@ -35,15 +35,15 @@ class Parts:
         self.parts: dict[str, int] = {}  # by the path of the file
 
     @staticmethod
-    def of(node: SimNode) -> Parts:
+    def of(node: SimNode) -> ReceivedFiles:
         """Return a node's own."""
-        return _PARTS.setdefault(node, Parts())
+        return _PARTS.setdefault(node, ReceivedFiles())
 
 
-_PARTS: WeakKeyDictionary[SimNode, Parts] = WeakKeyDictionary()
+_PARTS: WeakKeyDictionary[SimNode, ReceivedFiles] = WeakKeyDictionary()
 
 
-class _Meeting:
+class TransferRendezvous:
     """Two ends that were given each other's certificates."""
 
     def __init__(self) -> None:
@@ -52,10 +52,10 @@ class _Meeting:
         self.gone = False
 
 
-_MEETINGS: dict[str, _Meeting] = {}
+_MEETINGS: dict[str, TransferRendezvous] = {}
 
 
-async def survey(node: SimNode, given: Sequence[str], stdin: Reader, stdout: Output) -> int:
+async def run_survey(node: SimNode, given: Sequence[str], stdin: ReadStream, stdout: ByteSink) -> int:
     """Answer one request."""
     await _take(stdin, int(given[0]))
     request = await _line(stdin)
@@ -69,7 +69,7 @@ def _survey(node: SimNode, place: str) -> Json:
     base = place.rpartition("/")[0] if place.endswith(".gguf") else place
     files = _files(node, place)
     entries = [[path[len(base) + 1 :], "f", size, _WRITTEN, 0o644, None] for path, size in files.items()]
-    own = Parts.of(node)
+    own = ReceivedFiles.of(node)
     parts = {
         f".{path[len(base) + 1 :]}.{size}-{_WRITTEN // 10**9}.sparkctl-part": own.parts[path]
         for path, size in _all(place).items()
@@ -81,7 +81,7 @@ def _survey(node: SimNode, place: str) -> Json:
 
 
 def _room(node: SimNode) -> Json:
-    free = FULL_FREE if Trouble.FULL_DISK in node.options.troubles else 2_384_206_868 << 10
+    free = FULL_FREE if NodeFault.FULL_DISK in node.options.troubles else 2_384_206_868 << 10
     return {"free": free, "device": 1, "writable": True}
 
 
@@ -90,18 +90,18 @@ def _files(node: SimNode, place: str) -> dict[str, int]:
     found = _all(place)
     if place not in node.options.missing:
         return found
-    there = Parts.of(node).whole
+    there = ReceivedFiles.of(node).whole
     return {path: size for path, size in found.items() if path in there}
 
 
 def _all(place: str) -> dict[str, int]:
-    files = {path: int(size) for size, path in _FILE.findall("\n".join(model(place)))}
+    files = {path: int(size) for size, path in _FILE.findall("\n".join(list_model_files(place)))}
     if place.endswith(".gguf"):
         return files
-    return {**files, f"{place}/config.json": len(json.dumps(config(place)))}
+    return {**files, f"{place}/config.json": len(json.dumps(build_model_config(place)))}
 
 
-async def carry(node: SimNode, given: Sequence[str], stdin: Reader, stdout: Output) -> int:
+async def run_transfer(node: SimNode, given: Sequence[str], stdin: ReadStream, stdout: ByteSink) -> int:
     """Be one end of a transfer until it is done, or until nobody holds it any more."""
     await _take(stdin, int(given[0]))
     request = await _line(stdin)
@@ -124,12 +124,12 @@ async def carry(node: SimNode, given: Sequence[str], stdin: Reader, stdout: Outp
         working.cancel()
 
 
-def _meeting(certificate: str) -> _Meeting:
+def _meeting(certificate: str) -> TransferRendezvous:
     """Return where the receiver with this certificate is met."""
-    return _MEETINGS.setdefault(certificate, _Meeting())
+    return _MEETINGS.setdefault(certificate, TransferRendezvous())
 
 
-async def _send(node: SimNode, request: Json, stdin: Reader, tell: Any) -> int:
+async def _send(node: SimNode, request: Json, stdin: ReadStream, tell: Any) -> int:
     meeting = _meeting(request["tls"]["peer"])
     own = request["dial"][0][0] if "dial" in request else ""
     meeting.sender.set_result((node, ",".join(dict.fromkeys(way[0] for way in request.get("dial", []))) or own))
@@ -154,7 +154,7 @@ async def _send(node: SimNode, request: Json, stdin: Reader, tell: Any) -> int:
         done.cancel()
 
 
-async def _receive(node: SimNode, request: Json, stdin: Reader, tell: Any) -> int:
+async def _receive(node: SimNode, request: Json, stdin: ReadStream, tell: Any) -> int:
     certificate = request["tls"]["certificate"]
     meeting = _meeting(certificate)
     words: asyncio.Queue[Json | None] = asyncio.Queue()
@@ -162,31 +162,31 @@ async def _receive(node: SimNode, request: Json, stdin: Reader, tell: Any) -> in
     try:
         sender, over = await meeting.sender
         jobs = request["jobs"]
-        if not await _bytes(node, sender, over, jobs, meeting, hearing, tell):
+        if not await _simulate_bytes(node, sender, over, jobs, meeting, hearing, tell):
             return 6
         meeting.done.set()
-        return await _settle(node, {job["n"]: job for job in jobs}, words, tell)
+        return await _place_files(node, {job["n"]: job for job in jobs}, words, tell)
     finally:
         hearing.cancel()
         _MEETINGS.pop(certificate, None)
 
 
-async def _bytes(
+async def _simulate_bytes(
     node: SimNode,
     sender: SimNode,
     over: str,
     jobs: list[Json],
-    meeting: _Meeting,
+    meeting: TransferRendezvous,
     hearing: asyncio.Future[None],
     tell: Any,
 ) -> bool:
     """Let time pass as the bytes would take, telling how many are there; False where somebody has gone."""
-    at, own = 0, Parts.of(node)
+    at, own = 0, ReceivedFiles.of(node)
     for job in jobs:
         if "echoes" in job:
             continue
         if "seconds" in job:
-            rate = sum(_bits(sender, one) for one in over.split(",")) / 8
+            rate = sum(_link_rate(sender, one) for one in over.split(",")) / 8
             tell(got=job["n"], bytes=job["most"], took=job["most"] * len(jobs) / rate)
             continue
         if "image" in job:
@@ -205,21 +205,21 @@ async def _bytes(
                 own.parts[_path(job)] = came
             tell(at=at)
         if "image" in job:
-            node.images.bring(job["image"], sender.images.id_of(job["image"]))
+            node.images.add_image(job["image"], sender.images.id_of(job["image"]))
             tell(got=job["n"], status=0, said="")
         else:
             tell(got=job["n"], sum=_sum(_path(job)))
     return True
 
 
-def _bits(node: SimNode, own: str) -> float:
+def _link_rate(node: SimNode, own: str) -> float:
     """Return the bits a second over the interface with this address."""
-    name = next((name for name in CARRIERS if address(node, name) == own), "")
+    name = next((name for name in CARRIERS if interface_address(node, name) == own), "")
     return _LANE.get(name, _LAN)
 
 
-async def _settle(node: SimNode, jobs: dict[int, Json], words: asyncio.Queue[Json | None], tell: Any) -> int:
-    own = Parts.of(node)
+async def _place_files(node: SimNode, jobs: dict[int, Json], words: asyncio.Queue[Json | None], tell: Any) -> int:
+    own = ReceivedFiles.of(node)
     while (said := await words.get()) is not None:
         if "keep" in said:
             job = jobs[said["keep"]]
@@ -236,7 +236,7 @@ async def _settle(node: SimNode, jobs: dict[int, Json], words: asyncio.Queue[Jso
     return 6
 
 
-def _complete(node: SimNode, own: Parts) -> None:
+def _complete(node: SimNode, own: ReceivedFiles) -> None:
     """What has come whole is missing no more."""
     left = tuple(place for place in node.options.missing if not _all(place).keys() <= own.whole.keys())
     node.options = replace(node.options, missing=left)
@@ -252,7 +252,7 @@ def _sum(path: str) -> str:
     return hashlib.sha256(path.rpartition("/")[2].encode()).hexdigest()
 
 
-async def _hear(stdin: Reader, words: asyncio.Queue[Json | None]) -> None:
+async def _hear(stdin: ReadStream, words: asyncio.Queue[Json | None]) -> None:
     rest = b""
     while data := await stdin.read(65536):
         *lines, rest = (rest + data).split(b"\n")
@@ -261,12 +261,12 @@ async def _hear(stdin: Reader, words: asyncio.Queue[Json | None]) -> None:
     words.put_nowait(None)
 
 
-async def _until_gone(stdin: Reader) -> None:
+async def _until_gone(stdin: ReadStream) -> None:
     while await stdin.read(65536):
         pass
 
 
-async def _take(stdin: Reader, count: int) -> None:
+async def _take(stdin: ReadStream, count: int) -> None:
     while count:
         data = await stdin.read(count)
         if not data:
@@ -274,7 +274,7 @@ async def _take(stdin: Reader, count: int) -> None:
         count -= len(data)
 
 
-async def _line(stdin: Reader) -> Json:
+async def _line(stdin: ReadStream) -> Json:
     line = b""
     while not line.endswith(b"\n"):
         data = await stdin.read(1)

@@ -6,8 +6,8 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 
-TICK = 0.002  # of our seconds; a shorter wait than this is not worth a turn of the event loop
-SLICE = 0.25  # of our seconds: how late a sleeper may hear that the clock goes at another rate
+MIN_SLEEP = 0.002  # of our seconds; a shorter wait than this is not worth a turn of the event loop
+MAX_SLEEP = 0.25  # of our seconds: how late a sleeper may hear that the clock goes at another rate
 _ENOUGH = 1e-6
 
 
@@ -29,12 +29,12 @@ class SimClock:
         """Its seconds in one of ours."""
         return self._mark[2]
 
-    def go(self, rate: float) -> None:
+    def set_rate(self, rate: float) -> None:
         """Go on at another rate."""
         real = time.monotonic()
         self._mark = (real, self._passed(real), rate)
 
-    def now(self) -> float:
+    def unix_time(self) -> float:
         """Return unix seconds."""
         return self.now_ns() / 1e9
 
@@ -55,7 +55,7 @@ class SimClock:
 
     def _at_most(self, seconds: float) -> float:
         real = max(0.0, seconds) / self.rate
-        return min(real, SLICE) if self.is_elastic else real
+        return min(real, MAX_SLEEP) if self.is_elastic else real
 
     def _passed(self, real: float) -> float:
         since, passed, rate = self._mark
@@ -63,7 +63,7 @@ class SimClock:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class SimPace:
     """``speed``: simulated seconds in one of the clock's, for everything a machine does by itself (loading, stopping).
 
     ``decode``: the same for tokens, kept apart so that a tok/s measured by a stopwatch is a plausible one.
@@ -82,10 +82,10 @@ class Pace:
         await self.clock.sleep(seconds / self.decode)
 
 
-class Schedule:
+class DriftFreeTimer:
     """Waits that do not drift: each is counted from the end of the one before it, however late that was noticed."""
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, pace: SimPace) -> None:
         self._pace = pace
         self._due = pace.clock.monotonic()
 
@@ -94,11 +94,11 @@ class Schedule:
         clock = self._pace.clock
         self._due += seconds / self._pace.speed
         left = self._due - clock.monotonic()
-        if left / clock.rate > TICK:
+        if left / clock.rate > MIN_SLEEP:
             await clock.sleep(left)
 
 
-def rfc3339(nanoseconds: int) -> str:
+def format_rfc3339(nanoseconds: int) -> str:
     """Return a unix time as Docker writes it: UTC, nine digits of a second (trailing zeros kept, as logs have it)."""
     seconds, rest = divmod(nanoseconds, 1_000_000_000)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{rest:09d}Z"

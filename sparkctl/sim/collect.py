@@ -8,7 +8,7 @@ from sparkctl.probe import collect
 from sparkctl.sim.node import SimNode
 
 
-def collected(node: SimNode) -> bytes:
+def run_collector(node: SimNode) -> bytes:
     """Return its lines."""
     lines: list[dict[str, object]] = []
     for path in collect.FILES:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sparkctl.sim.launch import Launch
+from sparkctl.sim.launch import SimLaunch
 from sparkctl.sim.memory import GIB
 
 
-def cuda_out_of_memory(wanted: int, free: int, held: int) -> str:
+def cuda_oom_message(wanted: int, free: int, held: int) -> str:
     """Return torch's sentence for ``wanted`` bytes that were not to be had by a process that has ``held`` already."""
     return (
         f"CUDA out of memory. Tried to allocate {wanted / GIB:.2f} GiB. GPU 0 has a total capacity of 121.69 GiB of "
@@ -17,11 +17,11 @@ def cuda_out_of_memory(wanted: int, free: int, held: int) -> str:
     )
 
 
-def bind_error(launch: Launch) -> str:
+def port_in_use_message(launch: SimLaunch) -> str:
     """Return uvicorn's sentence for a port that somebody else has."""
     return f"ERROR:    [Errno 98] error while attempting to bind on address ('{launch.host}', {launch.port}): address already in use"
 
 
-def unknown_flag(launch: Launch) -> str:
+def pick_unknown_flag(launch: SimLaunch) -> str:
     """Return the flag to complain of: the last one given."""
     return next((word for word in reversed(launch.argv) if word.startswith("--")), "--no-such-flag")

@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from sparkctl.sim.clock import rfc3339
-from sparkctl.sim.journal import Journal
+from sparkctl.sim.clock import format_rfc3339
+from sparkctl.sim.journal import ContainerLog
 
 NEVER = "0001-01-01T00:00:00Z"
-Body = dict[str, Any]  # JSON as the Docker API has it
+JsonBody = dict[str, Any]  # JSON as the Docker API has it
 
 
 class SimContainer:
     """``body`` is the create call's own JSON: Config at the top level, HostConfig inside. ``clock``: unix nanoseconds, as the
     node has them."""
 
-    def __init__(self, container_id: str, name: str, body: Body, image_id: str, clock: Callable[[], int]) -> None:
+    def __init__(self, container_id: str, name: str, body: JsonBody, image_id: str, clock: Callable[[], int]) -> None:
         self.now_ns = clock
         self.image_id = image_id
         self.id = container_id
@@ -32,7 +32,7 @@ class SimContainer:
         self.error = ""
         self.pid = 0
         self.restarts = 0
-        self.journal = Journal(clock)
+        self.journal = ContainerLog(clock)
         self.ended = asyncio.Event()
 
     @property
@@ -43,7 +43,7 @@ class SimContainer:
     @property
     def command(self) -> list[str]:
         """Entrypoint and command as one argv."""
-        return [*_words(self.body.get("Entrypoint")), *_words(self.body.get("Cmd"))]
+        return [*_to_argv(self.body.get("Entrypoint")), *_to_argv(self.body.get("Cmd"))]
 
     @property
     def env(self) -> dict[str, str]:
@@ -56,7 +56,7 @@ class SimContainer:
         return dict(self.body.get("Labels") or {})
 
     @property
-    def host_config(self) -> Body:
+    def host_config(self) -> JsonBody:
         """The HostConfig it was created with."""
         return dict(self.body.get("HostConfig") or {})
 
@@ -76,16 +76,16 @@ class SimContainer:
         self.state, self.pid, self.started = "running", pid, self.now_ns()
         self.exit_code, self.oom_killed, self.error = 0, False, ""
         self.ended = asyncio.Event()
-        self.journal.begin()
+        self.journal.open_run()
 
     def mark_ended(self, exit_code: int, *, oom_killed: bool = False) -> None:
         """It has ended; whoever waits or follows hears of it."""
         self.state, self.pid, self.finished = "exited", 0, self.now_ns()
         self.exit_code, self.oom_killed = exit_code, oom_killed
-        self.journal.end()
+        self.journal.close_run()
         self.ended.set()
 
-    def status(self) -> str:
+    def format_status(self) -> str:
         """Return what docker ps says of it."""
         if self.state == "running":
             return f"Up {self._ago(self.started)}"
@@ -98,7 +98,7 @@ class SimContainer:
                 return f"{seconds // size} {unit}"
         return f"{seconds} seconds"
 
-    def summary(self) -> Body:
+    def to_list_json(self) -> JsonBody:
         """Return its entry in the list call."""
         config = self.host_config
         ports = [{"IP": "::", "PrivatePort": port, "PublicPort": port, "Type": "tcp"} for port in self.published_ports]
@@ -112,13 +112,13 @@ class SimContainer:
             "Ports": ports,
             "Labels": self.labels,
             "State": self.state,
-            "Status": self.status(),
+            "Status": self.format_status(),
             "HostConfig": {"NetworkMode": config.get("NetworkMode") or "bridge"},
             "NetworkSettings": {"Networks": {}},
             "Mounts": self._mounts(),
         }
 
-    def details(self) -> Body:
+    def to_inspect_json(self) -> JsonBody:
         """Return what inspect says of it."""
         argv = self.command or ["sh"]
         config = {"Hostname": self.id[:12], "Tty": False, "Env": [], "Cmd": None, "Entrypoint": None, "Labels": {}}
@@ -127,7 +127,7 @@ class SimContainer:
         host |= {key: value for key, value in self.host_config.items() if value is not None}
         return {
             "Id": self.id,
-            "Created": rfc3339(self.created),
+            "Created": format_rfc3339(self.created),
             "Path": argv[0],
             "Args": argv[1:],
             "State": self._state(),
@@ -143,7 +143,7 @@ class SimContainer:
             "Mounts": self._mounts(),
         }
 
-    def _state(self) -> Body:
+    def _state(self) -> JsonBody:
         return {
             "Status": self.state,
             "Running": self.state == "running",
@@ -154,11 +154,11 @@ class SimContainer:
             "Pid": self.pid,
             "ExitCode": self.exit_code,
             "Error": self.error,
-            "StartedAt": rfc3339(self.started) if self.started else NEVER,
-            "FinishedAt": rfc3339(self.finished) if self.finished else NEVER,
+            "StartedAt": format_rfc3339(self.started) if self.started else NEVER,
+            "FinishedAt": format_rfc3339(self.finished) if self.finished else NEVER,
         }
 
-    def _mounts(self) -> list[Body]:
+    def _mounts(self) -> list[JsonBody]:
         mounts = []
         for bind in self.host_config.get("Binds") or []:
             source, target, *mode = bind.split(":")
@@ -166,5 +166,5 @@ class SimContainer:
         return mounts
 
 
-def _words(value: object) -> list[str]:
+def _to_argv(value: object) -> list[str]:
     return [value] if isinstance(value, str) else [str(word) for word in value] if isinstance(value, list) else []

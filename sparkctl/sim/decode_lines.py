@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 
-from sparkctl.sim.decoding import CACHED, PREFILL, PROMPT, Counts, Decoding
-from sparkctl.sim.launch import Kind, Launch
+from sparkctl.sim.decoding import CACHED, PREFILL, PROMPT, DecodeCounts, DecodeModel
+from sparkctl.sim.launch import SimEngineKind, SimLaunch
 from sparkctl.sim.steps import NOW
 
 VLLM_SECONDS = 10.0
@@ -14,14 +14,14 @@ SGLANG_STEPS = 40
 MOST_REQUESTS = 48  # that SGLang lets run at once here
 
 
-async def decode_lines(launch: Launch, decoding: Decoding) -> AsyncIterator[tuple[str, str]]:
+async def stream_decode_lines(launch: SimLaunch, decoding: DecodeModel) -> AsyncIterator[tuple[str, str]]:
     """Yield lines with their stream, as long as somebody reads."""
-    stride = _stride(launch)
+    stride = _log_interval(launch)
     was_idle = True
-    decoding.report()
+    decoding.take_report()
     while True:
         await decoding.pace.decode_for(stride)
-        done = decoding.report()
+        done = decoding.take_report()
         idle = done.generated < 1
         if not (idle and was_idle):
             for line in _lines(launch, decoding, done, max(done.seconds, 1e-3)):
@@ -31,40 +31,42 @@ async def decode_lines(launch: Launch, decoding: Decoding) -> AsyncIterator[tupl
         was_idle = idle
 
 
-def earlier_lines(launch: Launch, decoding: Decoding, seconds: float) -> Iterator[tuple[float, str, str]]:
+def build_past_decode_lines(
+    launch: SimLaunch, decoding: DecodeModel, seconds: float
+) -> Iterator[tuple[float, str, str]]:
     """Yield (age in seconds, line, stream) of what a steady load has left in the log over the last ``seconds``."""
-    stride = _stride(launch)
+    stride = _log_interval(launch)
     for back in range(int(seconds // stride) if decoding.background else 0, 0, -1):
-        done = decoding.stretch(back * stride, stride)
+        done = decoding.past_counts(back * stride, stride)
         decoding.stride = done
         for line, stream in _lines(launch, decoding, done, stride):
             yield (back - 1) * stride, line, stream
 
 
-def _stride(launch: Launch) -> float:
-    if launch.kind is Kind.LLAMA:
+def _log_interval(launch: SimLaunch) -> float:
+    if launch.kind is SimEngineKind.LLAMA:
         return LLAMA_SECONDS
-    return VLLM_SECONDS if launch.kind is Kind.VLLM else SGLANG_STEPS / launch.steps_per_second
+    return VLLM_SECONDS if launch.kind is SimEngineKind.VLLM else SGLANG_STEPS / launch.steps_per_second
 
 
-def _lines(launch: Launch, decoding: Decoding, done: Counts, seconds: float) -> Iterator[tuple[str, str]]:
+def _lines(launch: SimLaunch, decoding: DecodeModel, done: DecodeCounts, seconds: float) -> Iterator[tuple[str, str]]:
     """Yield what one stride leaves in the log; only the first rank counts."""
     if launch.rank:
         return
     idle = done.generated < 1
-    if launch.kind is Kind.SGLANG and not idle:
+    if launch.kind is SimEngineKind.SGLANG and not idle:
         if done.requests:
             yield _sglang_prompt(launch), "stderr"
         yield _sglang(launch, decoding, done, seconds), "stderr"
-    if launch.kind is Kind.LLAMA and not idle:
+    if launch.kind is SimEngineKind.LLAMA and not idle:
         yield from ((line, "stderr") for line in _llama(decoding, done, seconds))
-    if launch.kind is Kind.VLLM:
+    if launch.kind is SimEngineKind.VLLM:
         yield _vllm(decoding, done, seconds), "stdout"
         if launch.draft_tokens and not idle:
             yield _vllm_speculation(launch, done, seconds), "stdout"
 
 
-def _llama(decoding: Decoding, done: Counts, seconds: float) -> Iterator[str]:
+def _llama(decoding: DecodeModel, done: DecodeCounts, seconds: float) -> Iterator[str]:
     """Yield a line for each slot at work; nothing tells of all of them."""
     for slot in range(decoding.running):
         pace = done.generated / seconds / decoding.running
@@ -74,7 +76,7 @@ def _llama(decoding: Decoding, done: Counts, seconds: float) -> Iterator[str]:
         )
 
 
-def usage_of(launch: Launch, tokens: int, running: int, capacity: int) -> str:
+def format_cache_usage(launch: SimLaunch, tokens: int, running: int, capacity: int) -> str:
     """Return how SGLang tells what its cache holds: of a hybrid model, as Qwen3.5 and 3.6 are, both of its pools."""
     used = tokens / capacity
     if not launch.is_hybrid:
@@ -83,7 +85,7 @@ def usage_of(launch: Launch, tokens: int, running: int, capacity: int) -> str:
     return f"#full token: {tokens}, full token usage: {used:.2f}, {states}"
 
 
-def _sglang_prompt(launch: Launch) -> str:
+def _sglang_prompt(launch: SimLaunch) -> str:
     """Return the line of a request that begins: what of its prompt was not there yet."""
     new = PROMPT - CACHED
     usage = "full token usage: 0.00, mamba usage: 0.02" if launch.is_hybrid else "token usage: 0.00"
@@ -93,8 +95,8 @@ def _sglang_prompt(launch: Launch) -> str:
     )
 
 
-def _sglang(launch: Launch, decoding: Decoding, done: Counts, seconds: float) -> str:
-    usage = usage_of(launch, decoding.context, decoding.running, decoding.kv_tokens)
+def _sglang(launch: SimLaunch, decoding: DecodeModel, done: DecodeCounts, seconds: float) -> str:
+    usage = format_cache_usage(launch, decoding.context, decoding.running, decoding.kv_tokens)
     spec = ""
     if launch.draft_tokens:
         rate = (done.length - 1) / launch.draft_tokens
@@ -105,7 +107,7 @@ def _sglang(launch: Launch, decoding: Decoding, done: Counts, seconds: float) ->
     )
 
 
-def _vllm(decoding: Decoding, done: Counts, seconds: float) -> str:
+def _vllm(decoding: DecodeModel, done: DecodeCounts, seconds: float) -> str:
     hits = f"{CACHED / PROMPT * 100:.1f}" if decoding.background else "0.0"
     return (
         f"(APIServer pid=1) INFO {NOW} [loggers.py:259] Engine 000: Avg prompt throughput: "
@@ -115,7 +117,7 @@ def _vllm(decoding: Decoding, done: Counts, seconds: float) -> str:
     )
 
 
-def _vllm_speculation(launch: Launch, done: Counts, seconds: float) -> str:
+def _vllm_speculation(launch: SimLaunch, done: DecodeCounts, seconds: float) -> str:
     accepted, drafted = sum(done.accepted), done.steps * launch.draft_tokens
     positions = ", ".join(f"{count / done.steps:.3f}" for count in done.accepted)
     return (

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from sparkctl.sim.clock import Pace
-from sparkctl.sim.launch import Launch
+from sparkctl.sim.clock import SimPace
+from sparkctl.sim.launch import SimLaunch
 
 # A request of the steady load: an agent's next turn, most of whose prompt was computed for the turn before.
 PROMPT, CACHED, ANSWER = 5200, 4608, 700  # tokens
@@ -22,7 +22,7 @@ _FINEST, _SLICES = 1.0, 64  # seconds over which the accept length is taken for 
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class DecodeCounts:
     """Totals since the start; ``steps`` are decode steps summed over requests, ``accepted`` drafts by position."""
 
     generated: float = 0.0
@@ -33,10 +33,10 @@ class Counts:
     accepted: tuple[float, ...] = ()
     seconds: float = 0.0
 
-    def since(self, earlier: Counts) -> Counts:
+    def since(self, earlier: DecodeCounts) -> DecodeCounts:
         """Return what came since an earlier reading."""
         before = earlier.accepted or (0.0,) * len(self.accepted)
-        return Counts(
+        return DecodeCounts(
             self.generated - earlier.generated,
             self.steps - earlier.steps,
             self.requests - earlier.requests,
@@ -57,22 +57,22 @@ class Counts:
         return self.generated / self.seconds if self.seconds else 0.0
 
 
-class Decoding:
+class DecodeModel:
     """Requests served by HTTP, and, where a scenario asks for it, a steady load that nobody sees arrive.
 
     ``kv_tokens``: how many tokens its cache holds. ``stride``: what its last report was about, None before there was one.
     """
 
-    def __init__(self, launch: Launch, pace: Pace) -> None:
+    def __init__(self, launch: SimLaunch, pace: SimPace) -> None:
         self.launch = launch
         self.pace = pace
         self.background = 0  # requests always running
         self.served = 0  # requests running for somebody
         self.health_checks = 0  # those that made an engine at rest generate
         self.kv_tokens = 1
-        self.stride: Counts | None = None
+        self.stride: DecodeCounts | None = None
         self._written = 0.0  # tokens of the steady load
-        self._counts = self._reported = Counts(accepted=(0.0,) * launch.draft_tokens)
+        self._counts = self._reported = DecodeCounts(accepted=(0.0,) * launch.draft_tokens)
         self._age = 0.0  # seconds of decoding
         self._last = pace.clock.monotonic()
 
@@ -92,7 +92,7 @@ class Decoding:
         turn = int(self._written / max(1, self.background)) % ANSWER
         return self.background * (PROMPT + turn) + self.served * PROMPT
 
-    def counts(self) -> Counts:
+    def counts(self) -> DecodeCounts:
         """Return the totals as of now."""
         now = self.pace.clock.monotonic()
         passed, self._last = (now - self._last) * self.pace.decode, now
@@ -105,12 +105,12 @@ class Decoding:
         self._go_on(seconds)
         self._reported = self._counts
 
-    def report(self) -> Counts:
+    def take_report(self) -> DecodeCounts:
         """Return what was made since the last report."""
         before, self._reported = self._reported, self.counts()
         return self._reported.since(before)
 
-    def stretch(self, ago: float, seconds: float) -> Counts:
+    def past_counts(self, ago: float, seconds: float) -> DecodeCounts:
         """Return what the steady load made in ``seconds``, that many seconds ``ago``, as if it had always been there."""
         return self._made(self._age - ago, seconds)
 
@@ -120,11 +120,11 @@ class Decoding:
             self._take(self._made(self._age, seconds / slices))
             self._age += seconds / slices
 
-    def _take(self, made: Counts) -> None:
+    def _take(self, made: DecodeCounts) -> None:
         total, before = self._counts, self._written
         self._written += made.generated
         begun = int(self._written // ANSWER) - int(before // ANSWER)
-        self._counts = Counts(
+        self._counts = DecodeCounts(
             total.generated + made.generated,
             total.steps + made.steps,
             total.requests + begun,
@@ -134,11 +134,11 @@ class Decoding:
             total.seconds + made.seconds,
         )
 
-    def _made(self, age: float, seconds: float) -> Counts:
+    def _made(self, age: float, seconds: float) -> DecodeCounts:
         steps = self._steps_per_second(self.background) * seconds
         length = self._length(age + seconds / 2)
-        accepted = tuple(steps * share for share in by_position(length, self.launch.draft_tokens))
-        return Counts(steps * length, steps, accepted=accepted, seconds=seconds)
+        accepted = tuple(steps * share for share in acceptance_by_position(length, self.launch.draft_tokens))
+        return DecodeCounts(steps * length, steps, accepted=accepted, seconds=seconds)
 
     def _steps_per_second(self, requests: int) -> float:
         """Steps, summed over requests: together they are somewhat slower each."""
@@ -152,7 +152,7 @@ class Decoding:
         """Count a request that was served."""
         total = self.counts()
         steps = generated / self._length(self._age)
-        shares = by_position(generated / steps if steps else 1.0, self.launch.draft_tokens)
+        shares = acceptance_by_position(generated / steps if steps else 1.0, self.launch.draft_tokens)
         self._counts = replace(
             total,
             generated=total.generated + generated,
@@ -162,16 +162,16 @@ class Decoding:
             accepted=tuple(old + steps * share for old, share in zip(total.accepted, shares, strict=True)),
         )
 
-    async def think(self, prompt: int) -> None:
+    async def wait_for_prefill(self, prompt: int) -> None:
         """Wait as long as a prompt of so many tokens takes to read."""
         await self.pace.decode_for(OVERHEAD + prompt / PREFILL)
 
-    async def generate(self, tokens: int) -> None:
+    async def wait_for_decode(self, tokens: int) -> None:
         """Wait as long as so many tokens of one request take."""
         await self.pace.decode_for(tokens / (self.launch.steps_per_second * self._length(self._age)))
 
 
-def by_position(length: float, drafted: int) -> list[float]:
+def acceptance_by_position(length: float, drafted: int) -> list[float]:
     """Return how often each draft token is accepted: p, p², p³ ..., which add up to all that came beyond the bonus token."""
     low, high = 0.0, 1.0
     for _ in range(40):

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sparkctl.sim import ray_script, sglang_script, small_scripts, vllm_script
-from sparkctl.sim.fabric import Loss
-from sparkctl.sim.launch import Kind, Launch
+from sparkctl.sim import ray_script, small_scripts
+from sparkctl.sim import sglang_script as sglang_scenes
+from sparkctl.sim import vllm_script as vllm_scenes
+from sparkctl.sim.fabric import RankLoss
+from sparkctl.sim.launch import SimEngineKind, SimLaunch
 from sparkctl.sim.memory import GIB
-from sparkctl.sim.node import Fault
+from sparkctl.sim.node import EngineFault
 from sparkctl.sim.steps import Cut, Exit, Hang, Leak, Listen, Load, Script
 
-BREAKING_POINT = 0.6  # of the weights
+FAULT_AT_SHARE = 0.6  # of the weights
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class EngineScripts:
     """The scenes of one engine. ``out_of_memory`` takes the bytes wanted, free, and held already.
 
     Of one that can be spread over several Sparks: ``alone`` where so many ranks of so many came, ``apart`` where a rank
@@ -24,66 +26,66 @@ class Engine:
     """
 
     time_format: str
-    start: Callable[[Launch, Callable[[], int], Callable[[], bool]], Script]
-    out_of_memory: Callable[[Launch, int, int, int], Script]
-    bad_flag: Callable[[Launch], Script]
-    farewell: Callable[[Launch], Script]
-    alone: Callable[[Launch, int, int], Script] | None = None
-    apart: Callable[[Launch, Loss], Script] | None = None
-    follow: Callable[[Launch], Script] | None = None
+    start: Callable[[SimLaunch, Callable[[], int], Callable[[], bool]], Script]
+    out_of_memory: Callable[[SimLaunch, int, int, int], Script]
+    bad_flag: Callable[[SimLaunch], Script]
+    farewell: Callable[[SimLaunch], Script]
+    alone: Callable[[SimLaunch, int, int], Script] | None = None
+    apart: Callable[[SimLaunch, RankLoss], Script] | None = None
+    follow: Callable[[SimLaunch], Script] | None = None
     hears_sigterm: bool = True
 
 
 ENGINES = {
-    Kind.SGLANG: Engine(
-        sglang_script.TIME_FORMAT,
-        sglang_script.start,
-        sglang_script.out_of_memory,
-        sglang_script.bad_flag,
-        sglang_script.farewell,
-        sglang_script.alone,
-        sglang_script.apart,
+    SimEngineKind.SGLANG: EngineScripts(
+        sglang_scenes.TIME_FORMAT,
+        sglang_scenes.script_start,
+        sglang_scenes.script_out_of_memory,
+        sglang_scenes.script_bad_flag,
+        sglang_scenes.script_shut_down,
+        sglang_scenes.script_peers_missing,
+        sglang_scenes.script_peer_lost,
     ),
-    Kind.VLLM: Engine(
-        vllm_script.TIME_FORMAT,
-        vllm_script.start,
-        vllm_script.out_of_memory,
-        vllm_script.bad_flag,
-        vllm_script.farewell,
-        vllm_script.alone,
-        vllm_script.apart,
+    SimEngineKind.VLLM: EngineScripts(
+        vllm_scenes.TIME_FORMAT,
+        vllm_scenes.start,
+        vllm_scenes.out_of_memory,
+        vllm_scenes.bad_flag,
+        vllm_scenes.farewell,
+        vllm_scenes.alone,
+        vllm_scenes.apart,
     ),
-    Kind.LLAMA: Engine(
+    SimEngineKind.LLAMA: EngineScripts(
         small_scripts.LLAMA_TIME,
-        small_scripts.start_llama,
+        small_scripts.script_start,
         small_scripts.out_of_memory_llama,
         small_scripts.bad_flag_llama,
         small_scripts.farewell_llama,
         small_scripts.alone_llama,
         small_scripts.apart_llama,
     ),
-    Kind.RAY: Engine(
+    SimEngineKind.RAY: EngineScripts(
         ray_script.TIME_FORMAT,
         ray_script.start_worker,
         ray_script.out_of_memory,
-        vllm_script.bad_flag,
-        ray_script.farewell,
-        ray_script.alone_worker,
-        ray_script.lost_head,
+        vllm_scenes.bad_flag,
+        ray_script.shut_down,
+        ray_script.report_missing_head,
+        ray_script.report_lost_head,
         ray_script.follow,
     ),
-    Kind.RPC: Engine(
+    SimEngineKind.RPC: EngineScripts(
         small_scripts.TIME_FORMAT,
-        small_scripts.start_rpc,
+        small_scripts.script_rpc_start,
         small_scripts.out_of_memory_llama,
         small_scripts.bad_flag_rpc,
         small_scripts.farewell,
         None,
-        small_scripts.apart_rpc,
-        small_scripts.follow_rpc,
+        small_scripts.script_rpc_peer_lost,
+        small_scripts.script_rpc_load,
         hears_sigterm=False,
     ),
-    Kind.TRTLLM: Engine(
+    SimEngineKind.TRTLLM: EngineScripts(
         small_scripts.TRTLLM_TIME,
         small_scripts.start_trtllm,
         small_scripts.out_of_memory_trtllm,
@@ -92,7 +94,7 @@ ENGINES = {
         small_scripts.alone_trtllm,
         small_scripts.apart_trtllm,
     ),
-    Kind.MPI: Engine(
+    SimEngineKind.MPI: EngineScripts(
         small_scripts.TRTLLM_TIME,
         small_scripts.start_mpi,
         small_scripts.out_of_memory_trtllm,
@@ -102,60 +104,60 @@ ENGINES = {
         small_scripts.apart_mpi,
         small_scripts.follow_mpi,
     ),
-    Kind.TTS: Engine(
+    SimEngineKind.TTS: EngineScripts(
         small_scripts.TIME_FORMAT,
         small_scripts.start_uvicorn,
-        sglang_script.out_of_memory,
+        sglang_scenes.script_out_of_memory,
         small_scripts.bad_flag_uvicorn,
         small_scripts.farewell,
     ),
 }
 
 
-def script_of(launch: Launch, available: Callable[[], int], port_taken: Callable[[], bool]) -> Script:
+def build_start_script(launch: SimLaunch, available: Callable[[], int], port_taken: Callable[[], bool]) -> Script:
     """Return the start of a launch, its fault included."""
     engine = ENGINES[launch.kind]
-    if launch.fault is Fault.BAD_FLAG:
+    if launch.fault is EngineFault.BAD_FLAG:
         return engine.bad_flag(launch)
-    return _faulty(launch, engine.start(launch, available, port_taken), available)
+    return _apply_fault(launch, engine.start(launch, available, port_taken), available)
 
 
-def following(launch: Launch, available: Callable[[], int]) -> Script:
+def build_worker_script(launch: SimLaunch, available: Callable[[], int]) -> Script:
     """Return what a rank does that only its head tells what to load, its fault included."""
     follow = ENGINES[launch.kind].follow
     assert follow is not None
-    return _faulty(launch, follow(launch), available)
+    return _apply_fault(launch, follow(launch), available)
 
 
-def _faulty(launch: Launch, script: Script, available: Callable[[], int]) -> Script:
-    is_spared = launch.fault is Fault.WORKER_DIES and launch.rank == 0
-    if launch.fault in (None, Fault.NO_TOKEN, Fault.BAD_FLAG) or is_spared:
+def _apply_fault(launch: SimLaunch, script: Script, available: Callable[[], int]) -> Script:
+    is_spared = launch.fault is EngineFault.WORKER_DIES and launch.rank == 0
+    if launch.fault in (None, EngineFault.NO_TOKEN, EngineFault.BAD_FLAG) or is_spared:
         return script
-    return _broken(launch, script, available)
+    return _inject_fault(launch, script, available)
 
 
-def _broken(launch: Launch, script: Script, available: Callable[[], int]) -> Script:
+def _inject_fault(launch: SimLaunch, script: Script, available: Callable[[], int]) -> Script:
     """Follow the script up to the breaking point, then the fault."""
     for step in script:
         yield step
         if (isinstance(step, Listen) and step.ready) or (
-            isinstance(step, Load) and step.done >= BREAKING_POINT * step.total
+            isinstance(step, Load) and step.done >= FAULT_AT_SHARE * step.total
         ):
             break
-    if launch.fault is Fault.FABRIC_CUT:
+    if launch.fault is EngineFault.FABRIC_CUT:
         yield Cut()
         yield from script
-    elif launch.fault is Fault.WORKER_DIES:
+    elif launch.fault is EngineFault.WORKER_DIES:
         yield Exit(137)
-    elif launch.fault is Fault.CUDA_OOM:
+    elif launch.fault is EngineFault.CUDA_OOM:
         yield from ENGINES[launch.kind].out_of_memory(
-            launch, int(2.25 * GIB), int(1.18 * GIB), int(BREAKING_POINT * launch.weights)
+            launch, int(2.25 * GIB), int(1.18 * GIB), int(FAULT_AT_SHARE * launch.weights)
         )
-    elif launch.fault is Fault.OOM_KILLED:
+    elif launch.fault is EngineFault.OOM_KILLED:
         yield Exit(137, oom_killed=True)
-    elif launch.fault is Fault.HANG:
+    elif launch.fault is EngineFault.HANG:
         yield Hang()
-    elif launch.fault is Fault.MEMORY_RUNAWAY:
+    elif launch.fault is EngineFault.MEMORY_RUNAWAY:
         while available() > 0:
             yield Leak(0.1, GIB // 4)
         yield Hang()

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from sparkctl.sim.joining import Bond, Joining, Place
-from sparkctl.sim.launch import Launch
+from sparkctl.sim.joining import RankRendezvous, RendezvousKind, SocketAddress
+from sparkctl.sim.launch import SimLaunch
 
 T = TypeVar("T")
 Reaches = Callable[[str, str], bool]  # a node's name and an address
 Sleep = Callable[[float], Awaitable[None]]
 
 
-class How(StrEnum):
+class LossReason(StrEnum):
     """How a rank was lost to the others."""
 
     DIED = "died"
@@ -28,15 +28,15 @@ class How(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class RankLoss:
     """The rank at ``address`` is lost; ``said`` is the error that it ended with, where the others are told one."""
 
-    how: How
+    how: LossReason
     address: str
     said: str = ""
 
 
-class NotMet(Exception):
+class RendezvousTimeout(Exception):
     """The others did not come in time: so many were there, of so many."""
 
     def __init__(self, have: int, of: int) -> None:
@@ -45,33 +45,33 @@ class NotMet(Exception):
 
 
 @dataclass(eq=False)
-class Member:
+class RankMember:
     """One rank of a model. ``node``: its Spark's name; ``address``: its own; ``running``: requests that it works on now."""
 
-    launch: Launch
+    launch: SimLaunch
     node: str
-    joining: Joining
+    joining: RankRendezvous
     address: str
     running: Callable[[], int]
     rank: int | None = None
-    group: Group | None = None
+    group: RankGroup | None = None
 
 
 @dataclass(eq=False)
-class Group:
+class RankGroup:
     """The ranks of one start that have found each other, by rank; ``loss`` is the first."""
 
-    head: Member
+    head: RankMember
     count: int
-    members: dict[int, Member] = field(default_factory=dict)
+    members: dict[int, RankMember] = field(default_factory=dict)
     complete: asyncio.Event = field(default_factory=asyncio.Event)
     loaded: asyncio.Event = field(default_factory=asyncio.Event)
     lost: asyncio.Event = field(default_factory=asyncio.Event)
     headless: asyncio.Event = field(default_factory=asyncio.Event)
     here: set[int] = field(default_factory=set)  # ranks that have loaded
-    loss: Loss | None = None
+    loss: RankLoss | None = None
 
-    def add(self, member: Member) -> None:
+    def add(self, member: RankMember) -> None:
         """Let a rank in; one of Ray gets the next number."""
         if member.rank is None:
             member.rank = next(rank for rank in range(len(self.members) + 1) if rank not in self.members)
@@ -80,26 +80,26 @@ class Group:
         if len(self.members) == self.count:
             self.complete.set()
 
-    def arrive(self, member: Member) -> None:
+    def mark_loaded(self, member: RankMember) -> None:
         """A rank has its weights, and waits for the others to have theirs."""
         self.here.add(member.rank or 0)
         if len(self.here) == self.count:
             self.loaded.set()
 
-    def lose(self, how: How, member: Member, said: str = "") -> None:
+    def lose(self, how: LossReason, member: RankMember, said: str = "") -> None:
         """Tell the others of a rank's end; only the first counts."""
         if self.loss is None:
-            self.loss = Loss(how, member.address, said)
+            self.loss = RankLoss(how, member.address, said)
             self.lost.set()
 
-    def loss_to(self, member: Member) -> Loss:
+    def loss_to(self, member: RankMember) -> RankLoss:
         """Return what a rank notices of the loss: of a cable that is gone, that it hears nothing of another."""
         assert self.loss is not None
         other = next((one.address for one in self.members.values() if one is not member), self.loss.address)
-        return replace(self.loss, address=other) if self.loss.how is How.CUT else self.loss
+        return replace(self.loss, address=other) if self.loss.how is LossReason.CUT else self.loss
 
 
-class Fabric:
+class RankNetwork:
     """One for all nodes. ``reaches`` tells whether a node has a network in common with an address, cable or not;
     ``is_cable`` whether an address is on the cable."""
 
@@ -108,8 +108,8 @@ class Fabric:
         self.courtesy = 3.0  # of our seconds that anybody waits at least, however fast time goes
         self._reaches = reaches
         self._is_cable = is_cable
-        self._open: dict[Place, Group] = {}  # where heads wait
-        self._serving: dict[Place, Member] = {}  # where workers wait to be found
+        self._open: dict[SocketAddress, RankGroup] = {}  # where heads wait
+        self._serving: dict[SocketAddress, RankMember] = {}  # where workers wait to be found
         self._news = asyncio.Event()
 
     def reaches(self, node: str, address: str) -> bool:
@@ -121,52 +121,52 @@ class Fabric:
         self.is_cut = True
         for group in {id(one): one for one in self._open.values()}.values():
             if self._is_cable(group.head.joining.place[0]):
-                group.lose(How.CUT, group.head)
+                group.lose(LossReason.CUT, group.head)
         self._tell()
 
-    async def join(self, member: Member, sleep: Sleep) -> Group:
+    async def join(self, member: RankMember, sleep: Sleep) -> RankGroup:
         """Find the other ranks, or raise `NotMet` when its patience is at an end; ``sleep`` is the node's time."""
         joining = member.joining
         if joining.bond.is_dialled:
             if not joining.is_head:
-                return await self._be_dialled(member)
+                return await self._wait_for_head(member)
             await self._within(self._all_there(joining), sleep(joining.patience or 0.0))
-            return self._dial(member)
+            return self._connect_to_workers(member)
         assert joining.patience is not None
         if joining.is_head:
             group = member.group or self.open(member)
         else:
             found = await self._within(self._head_of(member), sleep(joining.patience))
             if found is None:
-                raise NotMet(0, joining.count)
+                raise RendezvousTimeout(0, joining.count)
             group = found
             group.add(member)
             self._tell()
-        if joining.bond is Bond.RAY and not joining.is_head:
+        if joining.bond is RendezvousKind.RAY and not joining.is_head:
             await group.complete.wait()  # it is in the cluster; what it is for, it hears when all are
         elif await self._within(group.complete.wait(), sleep(joining.patience)) is None:
-            raise NotMet(len(group.members), group.count)
+            raise RendezvousTimeout(len(group.members), group.count)
         return group
 
-    def open(self, head: Member) -> Group:
+    def open(self, head: RankMember) -> RankGroup:
         """Let a head be found, before it waits for anybody."""
-        group = self._open[head.joining.place] = Group(head, head.joining.count)
+        group = self._open[head.joining.place] = RankGroup(head, head.joining.count)
         group.add(head)
         self._tell()
         return group
 
-    async def _be_dialled(self, member: Member) -> Group:
+    async def _wait_for_head(self, member: RankMember) -> RankGroup:
         member.group = None
         self._serving[member.joining.place] = member
         while member.group is None:
             await self._news.wait()
         return member.group
 
-    async def _all_there(self, joining: Joining) -> None:
+    async def _all_there(self, joining: RankRendezvous) -> None:
         while joining.patience and any(place not in self._serving for place in joining.places):
             await self._news.wait()
 
-    async def _head_of(self, member: Member) -> Group:
+    async def _head_of(self, member: RankMember) -> RankGroup:
         place = member.joining.place
         while True:
             group = self._open.get(place)
@@ -174,13 +174,13 @@ class Fabric:
                 return group
             await self._news.wait()
 
-    def _dial(self, member: Member) -> Group:
+    def _connect_to_workers(self, member: RankMember) -> RankGroup:
         places = member.joining.places
         servers = [self._serving.get(place) for place in places]
         there = [one for one in servers if one is not None and self.reaches(member.node, one.address)]
         if len(there) < len(places):
-            raise NotMet(len(there), len(places))
-        group = Group(member, 1 + len(there))
+            raise RendezvousTimeout(len(there), len(places))
+        group = RankGroup(member, 1 + len(there))
         member.rank = 0
         group.add(member)
         for rank, server in enumerate(there, 1):
@@ -190,10 +190,10 @@ class Fabric:
         self._tell()
         return group
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: RankMember) -> None:
         """A rank has ended, or lets go of the others."""
         if (group := member.group) is not None:
-            group.lose(How.DIED, member)
+            group.lose(LossReason.DIED, member)
             if group.head is member:
                 group.headless.set()
         for place, there in list(self._open.items()):

@@ -15,13 +15,13 @@ HEAD_LIMIT = 64 << 10
 JSON = "application/json"
 
 
-class Reader(Protocol):
+class ReadStream(Protocol):
     """What is read from."""
 
     async def read(self, n: int = -1) -> bytes: ...
 
 
-class Writer(Protocol):
+class WriteStream(Protocol):
     """What is written to."""
 
     def write(self, data: bytes) -> None: ...
@@ -30,7 +30,7 @@ class Writer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SimHttpRequest:
     """``path`` is decoded and without the query, ``target`` both as they came; header names are lower case."""
 
     method: str
@@ -51,7 +51,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class SimHttpReply:
     """A whole answer, or, with ``stream``, one sent in chunks until the iterator ends."""
 
     status: int = 200
@@ -61,18 +61,18 @@ class Reply:
     stream: AsyncIterator[bytes] | None = field(default=None)
 
 
-Handler = Callable[[Request], Awaitable[Reply]]
+RequestHandler = Callable[[SimHttpRequest], Awaitable[SimHttpReply]]
 
 
-def json_reply(value: object, status: int = 200) -> Reply:
+def build_json_reply(value: object, status: int = 200) -> SimHttpReply:
     """Return ``value`` as a JSON answer."""
-    return Reply(status, json.dumps(value, separators=(",", ":")).encode())
+    return SimHttpReply(status, json.dumps(value, separators=(",", ":")).encode())
 
 
-class _Peer:
+class SimHttpConnection:
     """The reading side, with what was read too far."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ReadStream) -> None:
         self._reader = reader
         self._buffer = bytearray()
 
@@ -101,14 +101,14 @@ class _Peer:
                 raise EOFError
         return (await self._take(at + len(end)))[:at]
 
-    async def request(self) -> Request:
+    async def request(self) -> SimHttpRequest:
         """Return the next request; EOFError when there is none."""
         first, *lines = (await self._line(b"\r\n\r\n")).decode("latin-1").lstrip("\r\n").split("\r\n")
         method, target, _version = first.split(" ", 2)
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         parts = urlsplit(target)
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        return Request(method, unquote(parts.path), query, headers, await self._body(headers), target)
+        return SimHttpRequest(method, unquote(parts.path), query, headers, await self._body(headers), target)
 
     async def _body(self, headers: dict[str, str]) -> bytes:
         if headers.get("transfer-encoding", "").lower() != "chunked":
@@ -120,9 +120,11 @@ class _Peer:
         return body
 
 
-async def serve(reader: Reader, writer: Writer, handler: Handler, server: str = "sim") -> None:
+async def serve_connection(
+    reader: ReadStream, writer: WriteStream, handler: RequestHandler, server: str = "sim"
+) -> None:
     """Answer one connection's requests, one after the other, until either side ends it."""
-    peer = _Peer(reader)
+    peer = SimHttpConnection(reader)
     try:
         while True:
             request = await peer.request()
@@ -142,7 +144,7 @@ async def serve(reader: Reader, writer: Writer, handler: Handler, server: str = 
         writer.close()
 
 
-async def _answer(peer: _Peer, handler: Handler, request: Request) -> Reply:
+async def _answer(peer: SimHttpConnection, handler: RequestHandler, request: SimHttpRequest) -> SimHttpReply:
     """Return the handler's answer; EOFError where the peer leaves before there is one."""
     working = asyncio.ensure_future(handler(request))
     watching = asyncio.ensure_future(peer.until_gone())
@@ -161,7 +163,7 @@ async def _end(*tasks: asyncio.Future[Any]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _head(reply: Reply, server: str, keep: bool) -> bytes:
+def _head(reply: SimHttpReply, server: str, keep: bool) -> bytes:
     lines = [f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}", f"Server: {server}"]
     lines += [f"{name}: {value}" for name, value in reply.headers]
     if reply.stream is not None:
@@ -173,7 +175,7 @@ def _head(reply: Reply, server: str, keep: bool) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode()
 
 
-async def _send_stream(peer: _Peer, writer: Writer, stream: AsyncIterator[bytes]) -> bool:
+async def _send_stream(peer: SimHttpConnection, writer: WriteStream, stream: AsyncIterator[bytes]) -> bool:
     """Send chunks until the stream or the peer ends; True when all was sent."""
     sending = asyncio.ensure_future(_send_chunks(writer, stream))
     watching = asyncio.ensure_future(peer.until_gone())
@@ -187,7 +189,7 @@ async def _send_stream(peer: _Peer, writer: Writer, stream: AsyncIterator[bytes]
         await _end(sending, watching)
 
 
-async def _send_chunks(writer: Writer, stream: AsyncIterator[bytes]) -> None:
+async def _send_chunks(writer: WriteStream, stream: AsyncIterator[bytes]) -> None:
     async with aclosing(stream):  # type: ignore[type-var]
         async for chunk in stream:
             if chunk:

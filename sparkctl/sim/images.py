@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-SIZE = 21_474_836_480  # bytes, of any
+IMAGE_SIZE = 21_474_836_480  # bytes, of any
 
 
-class Images:
+class SimImages:
     """Every image is there and the same on all nodes, except those that were said not to be.
 
     ``lacking`` and ``differing`` are names. A name may say it itself: one with ``missing`` in it is nowhere, one with
@@ -39,7 +39,7 @@ class Images:
         self._names[found] = name
         return found
 
-    def details(self, name: str) -> dict[str, object]:
+    def to_inspect_json(self, name: str) -> dict[str, object]:
         """Return what inspect says of an image; one that was built on the node has no digest of a registry."""
         found, tag = self.id_of(name), self._names.get(name, name)
         repository = tag.partition("@")[0].rpartition(":")[0] or tag
@@ -50,11 +50,11 @@ class Images:
             "RepoDigests": [f"{repository}@sha256:{digest}"] if "/" in repository else [],
             "Architecture": "arm64",
             "Os": "linux",
-            "Size": SIZE,
+            "Size": IMAGE_SIZE,
             "Created": "2026-06-01T08:00:00Z",
             "Config": {"Entrypoint": None, "Cmd": ["bash"], "Env": [], "Labels": {}},
         }
 
-    def bring(self, name: str, image_id: str) -> None:
+    def add_image(self, name: str, image_id: str) -> None:
         """Let an image of another node be this one's, too."""
         self._brought[name] = image_id

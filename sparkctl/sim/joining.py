@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-Place = tuple[str, int]  # address and port
+SocketAddress = tuple[str, int]  # address and port
 
 RAY_PORT, STORE_PORT, SGLANG_PORT = 6379, 29501, 20000  # where nothing else is said
 RAY_FOR, STORE_FOR = 1800.0, 600.0  # seconds for which a head waits for its workers
@@ -16,7 +16,7 @@ MPI_PORT, MPI_FOR = 2233, 600.0  # and for which mpirun's head waits for the ssh
 GCS_FOR = 30.0  # seconds for which `ray start --address` looks for a head
 
 
-class Bond(StrEnum):
+class RendezvousKind(StrEnum):
     """By what they are held together."""
 
     RAY = "ray"
@@ -27,28 +27,28 @@ class Bond(StrEnum):
     @property
     def is_dialled(self) -> bool:
         """Tell whether it is the head that looks for its workers."""
-        return self in (Bond.RPC, Bond.MPI)
+        return self in (RendezvousKind.RPC, RendezvousKind.MPI)
 
 
 @dataclass(frozen=True, slots=True)
-class Joining:
+class RankRendezvous:
     """``places``: where the head listens; of llama.cpp where its workers do, of such a worker its own. ``own``: its address,
     None where nothing tells it. ``patience``: seconds until it gives up; None: never."""
 
-    bond: Bond
-    places: tuple[Place, ...]
+    bond: RendezvousKind
+    places: tuple[SocketAddress, ...]
     own: str | None
     patience: float | None
     is_head: bool
     count: int  # of ranks; 0 where only the head knows
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SocketAddress:
         """The head's place; of llama.cpp the first worker's."""
         return self.places[0]
 
 
-def unwrapped(argv: tuple[str, ...]) -> tuple[tuple[str, ...], Sequence[str] | None]:
+def split_ray_command(argv: tuple[str, ...]) -> tuple[tuple[str, ...], Sequence[str] | None]:
     """Return the engine's own words, and those of the `ray start` that a shell runs before them; None without Ray.
 
     A worker of Ray has no words of an engine's: the first are empty.
@@ -60,7 +60,7 @@ def unwrapped(argv: tuple[str, ...]) -> tuple[tuple[str, ...], Sequence[str] | N
     return (argv[4:] if "--head" in words else ()), words
 
 
-def by_mpirun(argv: tuple[str, ...]) -> tuple[tuple[str, ...], Joining] | None:
+def parse_mpirun_command(argv: tuple[str, ...]) -> tuple[tuple[str, ...], RankRendezvous] | None:
     """Return the engine's own words and how the ranks find each other, None where no mpirun starts them.
 
     A worker has no words of an engine's: it is an sshd.
@@ -68,24 +68,26 @@ def by_mpirun(argv: tuple[str, ...]) -> tuple[tuple[str, ...], Joining] | None:
     if argv[:2] != ("sh", "-c") or "sparkctl-ranks" not in argv[2]:
         return None
     if "--" not in argv:
-        return (), Joining(Bond.MPI, ((argv[4], MPI_PORT),), argv[4], None, is_head=False, count=0)
+        return (), RankRendezvous(RendezvousKind.MPI, ((argv[4], MPI_PORT),), argv[4], None, is_head=False, count=0)
     workers = tuple((address, MPI_PORT) for address in argv[4 : argv.index("--")])
     words = argv[argv.index("trtllm-llmapi-launch") + 1 :]
-    return words, Joining(Bond.MPI, workers, None, MPI_FOR, is_head=True, count=1 + len(workers))
+    return words, RankRendezvous(RendezvousKind.MPI, workers, None, MPI_FOR, is_head=True, count=1 + len(workers))
 
 
-def joining_of(
+def parse_rendezvous(
     flags: Mapping[str, str], argv: Sequence[str], ray: Sequence[str] | None, env: Mapping[str, str]
-) -> Joining | None:
+) -> RankRendezvous | None:
     """Return how a launch with these flags finds its other ranks, None for one that has none."""
     if ray is not None:
         return _over_ray(ray, flags)
     if argv[:1] and argv[0].rpartition("/")[2].endswith("rpc-server"):
         own = flags.get("host", "127.0.0.1")
-        return Joining(Bond.RPC, ((own, int(flags.get("port") or 50052)),), own, None, is_head=False, count=0)
+        return RankRendezvous(
+            RendezvousKind.RPC, ((own, int(flags.get("port") or 50052)),), own, None, is_head=False, count=0
+        )
     if flags.get("rpc"):
         places = tuple(_place(text, 50052) for text in flags["rpc"].split(","))
-        return Joining(Bond.RPC, places, None, 0.0, is_head=True, count=1 + len(places))
+        return RankRendezvous(RendezvousKind.RPC, places, None, 0.0, is_head=True, count=1 + len(places))
     count = int(flags.get("nnodes") or 1)
     if count < 2:
         return None
@@ -94,18 +96,20 @@ def joining_of(
     else:
         place = (flags.get("master-addr") or "127.0.0.1", int(flags.get("master-port") or STORE_PORT))
     is_head = int(flags.get("node-rank") or 0) == 0
-    return Joining(Bond.STORE, (place,), env.get("VLLM_HOST_IP"), STORE_FOR, is_head, count)
+    return RankRendezvous(RendezvousKind.STORE, (place,), env.get("VLLM_HOST_IP"), STORE_FOR, is_head, count)
 
 
-def _over_ray(words: Sequence[str], flags: Mapping[str, str]) -> Joining:
+def _over_ray(words: Sequence[str], flags: Mapping[str, str]) -> RankRendezvous:
     own = _told(words, "node-ip-address")
     if "--head" in words:
         sizes = [int(flags.get(name) or flags.get(short) or 1) for name, short in (
             ("tensor-parallel-size", "tp"), ("pipeline-parallel-size", "pp"),
         )]  # fmt: skip
         place = (own or "127.0.0.1", int(_told(words, "port") or RAY_PORT))
-        return Joining(Bond.RAY, (place,), own, RAY_FOR, is_head=True, count=sizes[0] * sizes[1])
-    return Joining(Bond.RAY, (_place(_told(words, "address") or "", RAY_PORT),), own, GCS_FOR, is_head=False, count=0)
+        return RankRendezvous(RendezvousKind.RAY, (place,), own, RAY_FOR, is_head=True, count=sizes[0] * sizes[1])
+    return RankRendezvous(
+        RendezvousKind.RAY, (_place(_told(words, "address") or "", RAY_PORT),), own, GCS_FOR, is_head=False, count=0
+    )
 
 
 def _told(words: Sequence[str], name: str) -> str | None:
@@ -117,7 +121,7 @@ def _told(words: Sequence[str], name: str) -> str | None:
     return None
 
 
-def _place(text: str, port: int) -> Place:
+def _place(text: str, port: int) -> SocketAddress:
     found = re.fullmatch(r"(?P<address>[^:]*)(?::(?P<port>\d+))?", text.strip())
     if found is None:
         raise ValueError(f"{text!r} is no address with a port")

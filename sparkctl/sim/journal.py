@@ -7,15 +7,15 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from sparkctl.sim.clock import rfc3339
+from sparkctl.sim.clock import format_rfc3339
 
-SPLIT = 16 << 10  # bytes; a longer line is stored in pieces
-BATCH = 256  # records in one HTTP chunk
+MAX_RECORD_SIZE = 16 << 10  # bytes; a longer line is stored in pieces
+READ_BATCH = 256  # records in one HTTP chunk
 STREAMS = {"stdout": 1, "stderr": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class LogRecord:
     """A line with its newline, or a piece of one without."""
 
     stamp: int  # unix nanoseconds
@@ -24,12 +24,12 @@ class Record:
 
     def frame(self, *, timestamps: bool, tty: bool) -> bytes:
         """Return it as it travels: 8 bytes of head (none with a tty), then the text."""
-        text = (rfc3339(self.stamp).encode() + b" " if timestamps else b"") + self.data
+        text = (format_rfc3339(self.stamp).encode() + b" " if timestamps else b"") + self.data
         return text if tty else struct.pack(">BxxxI", STREAMS[self.stream], len(text)) + text
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LogQuery:
     """A reader's choice. ``since`` and ``until``: unix nanoseconds, both inclusive; ``tail``: None is everything."""
 
     streams: frozenset[str]
@@ -40,27 +40,27 @@ class Wanted:
     tail: int | None = None
     tty: bool = False
 
-    def has(self, record: Record) -> bool:
+    def matches(self, record: LogRecord) -> bool:
         """Tell whether a record is asked for."""
         return record.stream in self.streams and self.since <= record.stamp and not self.is_past(record)
 
-    def is_past(self, record: Record) -> bool:
+    def is_past(self, record: LogRecord) -> bool:
         """Tell whether the record, and with it every later one, is too late."""
         return self.until is not None and record.stamp > self.until
 
 
-def nanoseconds(text: str) -> int:
+def parse_nanoseconds(text: str) -> int:
     """Return unix nanoseconds for ``since``: seconds with up to nine digits of a fraction, read without rounding."""
     whole, _, fraction = text.partition(".")
     return int(whole or 0) * 1_000_000_000 + int(fraction[:9].ljust(9, "0") or 0)
 
 
-class Journal:
+class ContainerLog:
     """Records in order, stamps strictly rising from line to line. A line is stored when its newline arrives."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.clock = clock
-        self._records: list[Record] = []
+        self._records: list[LogRecord] = []
         self._unfinished = dict.fromkeys(STREAMS, b"")
         self._last = 0
         self._news = asyncio.Event()
@@ -71,11 +71,11 @@ class Journal:
         """Unix nanoseconds of the newest line, 0 without any."""
         return self._last
 
-    def begin(self) -> None:
+    def open_run(self) -> None:
         """A run of the container begins: followers wait for more."""
         self._open = True
 
-    def end(self) -> None:
+    def close_run(self) -> None:
         """The run is over: what had no newline is stored as it is, followers are let go."""
         for stream, rest in self._unfinished.items():
             self._store(stream, [rest] if rest else [])
@@ -89,7 +89,7 @@ class Journal:
         *lines, rest = (self._unfinished[stream] + data).split(b"\n")
         for line in lines:
             self._store(stream, _pieces(line + b"\n"))
-        if len(rest) >= SPLIT:
+        if len(rest) >= MAX_RECORD_SIZE:
             *full, rest = _pieces(rest)
             self._store(stream, full)
         self._unfinished[stream] = rest
@@ -98,13 +98,13 @@ class Journal:
 
     def _store(self, stream: str, pieces: list[bytes]) -> None:
         self._last = max(self._last + 1, self.clock())
-        self._records += [Record(self._last, stream, piece) for piece in pieces]
+        self._records += [LogRecord(self._last, stream, piece) for piece in pieces]
 
     def _wake(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
 
-    async def read(self, wanted: Wanted) -> AsyncIterator[bytes]:
+    async def read(self, wanted: LogQuery) -> AsyncIterator[bytes]:
         """Yield framed records, several at a time; with ``follow``, until the run is over."""
         start = 0
         if wanted.tail is not None:
@@ -114,10 +114,12 @@ class Journal:
             )
         while True:
             news, is_open, end = self._news, self._open, len(self._records)
-            for first in range(start, end, BATCH):
-                batch = self._records[first : min(first + BATCH, end)]
+            for first in range(start, end, READ_BATCH):
+                batch = self._records[first : min(first + READ_BATCH, end)]
                 yield b"".join(
-                    record.frame(timestamps=wanted.timestamps, tty=wanted.tty) for record in batch if wanted.has(record)
+                    record.frame(timestamps=wanted.timestamps, tty=wanted.tty)
+                    for record in batch
+                    if wanted.matches(record)
                 )
                 if wanted.is_past(batch[-1]):
                     return
@@ -128,4 +130,4 @@ class Journal:
 
 
 def _pieces(line: bytes) -> list[bytes]:
-    return [line[at : at + SPLIT] for at in range(0, len(line), SPLIT)]
+    return [line[at : at + MAX_RECORD_SIZE] for at in range(0, len(line), MAX_RECORD_SIZE)]

@@ -9,17 +9,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sparkctl.sim.joining import Bond, Joining, by_mpirun, joining_of, unwrapped
-from sparkctl.sim.node import Fault
+from sparkctl.sim.joining import (
+    RankRendezvous,
+    RendezvousKind,
+    parse_mpirun_command,
+    parse_rendezvous,
+    split_ray_command,
+)
+from sparkctl.sim.node import EngineFault
 
-READ = 196e9  # bytes a second that decoding reads on a GB10 in life: Qwen3.6 27B FP8, 12.7 tok/s at 1.75 tokens a step
-HEAD = 0.105  # bytes of a draft head (a layer, and the output over the whole vocabulary) for each of the model's parameters
+MEMORY_BANDWIDTH = (
+    196e9  # bytes a second that decoding reads on a GB10 in life: Qwen3.6 27B FP8, 12.7 tok/s at 1.75 tokens a step
+)
+DRAFT_HEAD_SHARE = 0.105  # bytes of a draft head (a layer, and the output over the whole vocabulary) for each of the model's parameters
 ACCEPTED = 0.81  # of the drafts of such a head at each place, if the one before was accepted
 NGRAM = (1.75, 0.1)  # tokens a step as owners measure them, and how far they wander
 HEAD_SWING = 0.25  # for each draft of a head, of three at most: with three of them 2.5 to 3.5 as owners measure
 
 
-class Kind(StrEnum):
+class SimEngineKind(StrEnum):
     """The engines there is a script for."""
 
     SGLANG = "sglang"
@@ -33,7 +41,7 @@ class Kind(StrEnum):
 
 
 # of models whose name does not tell it: billions of parameters, of active ones, and gigabytes of both as it is published
-_WEIGHED = (
+_KNOWN_MODEL_SIZES = (
     ("MiniMax-M2", 229, 115, 9.7),  # of what is active, attention is as it was, not in four bits
     ("gpt-oss-120b", 117, 65, 2.83),
     ("gpt-oss-20b", 21, 13, 2.23),
@@ -43,17 +51,23 @@ _WEIGHED = (
 _DRAFTER = re.compile(r"dflash|eagle|draft", re.IGNORECASE)
 _DRAFTS = 10**9  # bytes of a drafter of its own, two for each parameter
 
-DEFAULT_PORTS = {Kind.SGLANG: 30000, Kind.VLLM: 8000, Kind.LLAMA: 8080, Kind.TRTLLM: 8000, Kind.TTS: 5005}
+DEFAULT_PORTS = {
+    SimEngineKind.SGLANG: 30000,
+    SimEngineKind.VLLM: 8000,
+    SimEngineKind.LLAMA: 8080,
+    SimEngineKind.TRTLLM: 8000,
+    SimEngineKind.TTS: 5005,
+}
 _LAYERS = 63  # of a model of the size that takes two Sparks
 _EXCHANGE = 0.85e-3  # seconds that a layer waits for the other Spark: Qwen3.6 27B made 8.1 tok/s over two
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class SimLaunch:
     """Sizes in bytes. ``draft_tokens``: proposed per step, 0 without speculation; ``fraction``: of the memory. ``share``: of its
     speed, that a GPU which is not well leaves."""
 
-    kind: Kind
+    kind: SimEngineKind
     argv: tuple[str, ...]
     model: str
     served: str
@@ -71,9 +85,9 @@ class Launch:
     rank: int
     metrics: bool
     api_key: str | None
-    fault: Fault | None
+    fault: EngineFault | None
     share: float = 1.0
-    joining: Joining | None = None
+    joining: RankRendezvous | None = None
 
     @property
     def is_hybrid(self) -> bool:
@@ -95,28 +109,28 @@ class Launch:
     @property
     def steps_per_second(self) -> float:
         """Decode steps of one request: how often the active weights, and the draft head for each draft, can be read."""
-        read = max(self.active + self.draft_tokens * self.head, 400 << 20) / (self.share * READ)
+        read = max(self.active + self.draft_tokens * self.head, 400 << 20) / (self.share * MEMORY_BANDWIDTH)
         return 1 / (read + (_LAYERS * _EXCHANGE if self.nodes > 1 else 0.0))
 
 
-def read_launch(image: str, command: Sequence[str], env: Mapping[str, str], fault: Fault | None) -> Launch:
+def parse_launch(image: str, command: Sequence[str], env: Mapping[str, str], fault: EngineFault | None) -> SimLaunch:
     """Read a launch out of a container's image, argv and environment; ``SIM_FAULT`` wins over ``fault``."""
-    argv, ray = unwrapped(tuple(command))
-    spread = by_mpirun(argv)
+    argv, ray = split_ray_command(tuple(command))
+    spread = parse_mpirun_command(argv)
     argv = argv if spread is None else spread[0]
     kind = _kind(image, argv)
     flags = _flags(argv)
-    joining = joining_of(flags, argv, ray, env) if spread is None else spread[1]
-    if joining is not None and not joining.is_head and joining.bond is not Bond.STORE:
-        kind = Kind(joining.bond.value)
+    joining = parse_rendezvous(flags, argv, ray, env) if spread is None else spread[1]
+    if joining is not None and not joining.is_head and joining.bond is not RendezvousKind.STORE:
+        kind = SimEngineKind(joining.bond.value)
     model = (
         _first(flags, "model-path", "model", "m", "hf-repo", "hf") or _positional_model(argv) or "/models/unnamed-3B"
     )
     nodes = 1 if joining is None else max(2, joining.count)
-    weights, active, parameters = sizes(model, kind)
+    weights, active, parameters = guess_model_size(model, kind)
     is_ngram = _is_ngram(flags)
     named = env.get("SIM_FAULT")
-    return Launch(
+    return SimLaunch(
         kind=kind,
         argv=argv,
         model=model,
@@ -128,39 +142,39 @@ def read_launch(image: str, command: Sequence[str], env: Mapping[str, str], faul
         shards=max(2, min(48, math.ceil(weights / nodes / 1.6e9))),
         fraction=float(
             _first(flags, "mem-fraction-static", "gpu-memory-utilization", "kv-cache-free-gpu-memory-fraction")
-            or (0.85 if kind is Kind.SGLANG else 0.9)
+            or (0.85 if kind is SimEngineKind.SGLANG else 0.9)
         ),
         context=int(_first(flags, "context-length", "max-model-len", "ctx-size", "c") or 32768),
         draft_tokens=_draft_tokens(flags),
         is_ngram=is_ngram,
-        head=0 if is_ngram else int(parameters * HEAD / nodes),
+        head=0 if is_ngram else int(parameters * DRAFT_HEAD_SHARE / nodes),
         nodes=nodes,
         rank=0 if joining is None or joining.is_head else int(_first(flags, "node-rank") or 1),
-        metrics=kind is Kind.VLLM or "enable-metrics" in flags or "metrics" in flags,
+        metrics=kind is SimEngineKind.VLLM or "enable-metrics" in flags or "metrics" in flags,
         api_key=_first(flags, "api-key"),
         fault=_fault(named) if named else fault,
         joining=joining,
     )
 
 
-def _fault(name: str) -> Fault:
-    if name not in set(Fault):
-        raise ValueError(f"SIM_FAULT={name}: there is no such fault; there are {', '.join(Fault)}")
-    return Fault(name)
+def _fault(name: str) -> EngineFault:
+    if name not in set(EngineFault):
+        raise ValueError(f"SIM_FAULT={name}: there is no such fault; there are {', '.join(EngineFault)}")
+    return EngineFault(name)
 
 
-def _kind(image: str, argv: Sequence[str]) -> Kind:
+def _kind(image: str, argv: Sequence[str]) -> SimEngineKind:
     words = " ".join(argv)
     for mark, kind in (
-        ("sglang", Kind.SGLANG),
-        ("trtllm-serve", Kind.TRTLLM),
-        ("vllm", Kind.VLLM),
-        ("llama-server", Kind.LLAMA),
-        ("llama.cpp", Kind.LLAMA),
+        ("sglang", SimEngineKind.SGLANG),
+        ("trtllm-serve", SimEngineKind.TRTLLM),
+        ("vllm", SimEngineKind.VLLM),
+        ("llama-server", SimEngineKind.LLAMA),
+        ("llama.cpp", SimEngineKind.LLAMA),
     ):
         if mark in words or (mark in image and "uvicorn" not in words):
             return kind
-    return Kind.TTS
+    return SimEngineKind.TTS
 
 
 def _flags(argv: Sequence[str]) -> dict[str, str]:
@@ -184,15 +198,15 @@ def _positional_model(argv: Sequence[str]) -> str | None:
     return argv[at] if at < len(argv) and not argv[at].startswith("-") else None
 
 
-def sizes(model: str, kind: Kind) -> tuple[int, int, float]:
+def guess_model_size(model: str, kind: SimEngineKind) -> tuple[int, int, float]:
     """Guess the bytes of all and of the active weights, and the number of parameters, from a model's name."""
     if _DRAFTER.search(model.rstrip("/").rpartition("/")[2]):  # it has its target's name in its own, not its size
         return _DRAFTS, _DRAFTS, _DRAFTS / 2
-    for mark, parameters, all_of_it, active_of_it in _WEIGHED:
+    for mark, parameters, all_of_it, active_of_it in _KNOWN_MODEL_SIZES:
         if mark.lower() in model.lower():
             return int(all_of_it * 1e9), int(active_of_it * 1e9), parameters * 1e9
     counts = [float(found) for found in re.findall(r"(?<![A-Za-z\d.])(\d+(?:\.\d+)?)[bB](?![a-zA-Z\d])", model)]
-    total = counts[0] if counts else (3.0 if kind is Kind.TTS else 8.0)
+    total = counts[0] if counts else (3.0 if kind is SimEngineKind.TTS else 8.0)
     active = re.search(r"(?<![a-zA-Z])A(\d+(?:\.\d+)?)B", model)
     name = model.upper()
     width = 2.05

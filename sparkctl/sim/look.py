@@ -5,23 +5,23 @@ from __future__ import annotations
 import json
 
 from sparkctl.sim import remains
-from sparkctl.sim.cabling import FABRIC, address, carriers, gids, mtu
+from sparkctl.sim.cabling import FABRIC, interface_address, interface_mtu, list_gids, list_link_speeds
 from sparkctl.sim.memory import KIB
-from sparkctl.sim.models import model
-from sparkctl.sim.node import FULL_FREE, HOME, KERNEL, USER, SimNode, Sudo, Trouble
+from sparkctl.sim.models import list_model_files
+from sparkctl.sim.node import FULL_FREE, HOME, KERNEL, USER, NodeFault, SimNode, SudoRule
 
 FIRST_LINE = "# sparkctl look 1"
 
 
-def look(node: SimNode, sections: list[str]) -> str:
+def print_look(node: SimNode, sections: list[str]) -> str:
     """Return the output for the requested sections, in their order."""
     lines: list[str] = []
     for section in sections:
         name, _, argument = section.partition("=")
-        if name in _WITH_ARGUMENT and "=" in section:
-            lines += [f"@@ {name} {argument}", *_WITH_ARGUMENT[name](node, argument)]
-        elif section in _PLAIN:
-            lines += _PLAIN[section](node)
+        if name in _ARGUMENT_SECTIONS and "=" in section:
+            lines += [f"@@ {name} {argument}", *_ARGUMENT_SECTIONS[name](node, argument)]
+        elif section in _SECTIONS:
+            lines += _SECTIONS[section](node)
     return "\n".join([*lines, "@@ end", ""])
 
 
@@ -81,18 +81,22 @@ def _docker(node: SimNode) -> list[str]:
 
 
 def _sudo(node: SimNode) -> list[str]:
-    return ["@@ sudo", "drop allowed" if node.options.sudo is Sudo.ALLOWED else "drop denied"]
+    return ["@@ sudo", "drop allowed" if node.options.sudo is SudoRule.ALLOWED else "drop denied"]
 
 
 def _health(node: SimNode) -> list[str]:
     return ["@@ health", "python 3.12.3", f"earlyoom {node.options.earlyoom}", "swappiness 60", "min_free_kbytes 45056"]
 
 
-def whole(node: SimNode, places: list[str]) -> bytes:
+def print_file_check(node: SimNode, places: list[str]) -> bytes:
     """Return what `probe/headers.py` says of the models in these places."""
     lines = []
     for place in places:
-        there = [] if place in node.options.missing else [line for line in model(place) if line.startswith("file ")]
+        there = (
+            []
+            if place in node.options.missing
+            else [line for line in list_model_files(place) if line.startswith("file ")]
+        )
         said = {
             "place": place,
             "files": 0 if place in node.options.hidden else len(there),
@@ -113,15 +117,15 @@ def _journal(node: SimNode) -> list[str]:
 def _fabric(node: SimNode) -> list[str]:
     """One lane each; the RDMA devices keep their RoCE v2 addresses where the probe finds them, too."""
     lines = ["@@ fabric", "devices yes"]
-    for name, speed in carriers(node).items():
-        lines.append(f"link {name} {mtu(name)} {speed}")
-        if (own := address(node, name)) is not None:
+    for name, speed in list_link_speeds(node).items():
+        lines.append(f"link {name} {interface_mtu(name)} {speed}")
+        if (own := interface_address(node, name)) is not None:
             lines.append(f"address {name} {own}/24")
     for device, name in FABRIC.items():
         lines.append(f"device {device} {name}")
-        own = address(node, name)
+        own = interface_address(node, name)
         index = next(
-            (one["index"] for one in gids(node, name) if one["address"] == own and one["type"] == "RoCE v2"), None
+            (one["index"] for one in list_gids(node, name) if one["address"] == own and one["type"] == "RoCE v2"), None
         )
         if own is not None and index is not None:
             high, low = (f"{int(a):02x}{int(b):02x}" for a, b in (own.split(".")[:2], own.split(".")[2:]))
@@ -132,7 +136,7 @@ def _fabric(node: SimNode) -> list[str]:
 def _disk(node: SimNode, path: str) -> list[str]:
     if path in node.options.missing:
         return [f"df: {path}: No such file or directory"]
-    if Trouble.FULL_DISK in node.options.troubles:
+    if NodeFault.FULL_DISK in node.options.troubles:
         return [f"/dev/nvme0n1p2     3780636740 {3780636740 - (FULL_FREE // KIB)} {FULL_FREE // KIB}     100% /"]
     return ["/dev/nvme0n1p2     3780636740 1204311480 2384206868      34% /"]
 
@@ -146,16 +150,16 @@ def _path(node: SimNode, path: str) -> list[str]:
 def _model(node: SimNode, place: str) -> list[str]:
     if place in node.options.hidden:
         return ["there unknown"]
-    return ["there no"] if place in node.options.missing else model(place)[1:]
+    return ["there no"] if place in node.options.missing else list_model_files(place)[1:]
 
 
-_WITH_ARGUMENT = {"disk": _disk, "path": _path, "model": _model}
-_PLAIN = {
+_ARGUMENT_SECTIONS = {"disk": _disk, "path": _path, "model": _model}
+_SECTIONS = {
     "identity": _identity,
     "memory": _memory,
     "processes": _processes,
-    "procs": remains.procs,
-    "shm": remains.shm,
+    "procs": remains.print_processes,
+    "shm": remains.print_shared_memory,
     "gpu": _gpu,
     "listen": _listen,
     "docker": _docker,

@@ -7,12 +7,12 @@ from collections.abc import Callable
 KIB, GIB = 1 << 10, 1 << 30
 TOTAL = 127_600_592 * KIB
 SWAP_TOTAL = 16_777_212 * KIB
-RESERVE = 1_350_000 * KIB  # the kernel gives page cache back rather than let MemFree fall below this
-WATERMARK = 112_640 * KIB
+KERNEL_RESERVE = 1_350_000 * KIB  # the kernel gives page cache back rather than let MemFree fall below this
+LOW_WATERMARK = 112_640 * KIB
 MAPPED_FILES = 412_000 * KIB  # in use, so no drop gets them
 
 
-class Memory:
+class UnifiedMemory:
     """All sizes in bytes. CUDA memory is in no line of meminfo: it is only missing from MemFree."""
 
     def __init__(self, page_cache: int, offset: int = 0) -> None:
@@ -50,41 +50,41 @@ class Memory:
     @property
     def available(self) -> int:
         """MemAvailable, by the kernel's rule: half of the reclaimable, at most a watermark of it, is not counted."""
-        total = self.free - WATERMARK
+        total = self.free - LOW_WATERMARK
         for part in (self.file_cache + self.buffers, self.slab_reclaimable):
-            total += part - min(part // 2, WATERMARK)
+            total += part - min(part // 2, LOW_WATERMARK)
         return max(0, total)
 
     @property
-    def to_be_had(self) -> int:
+    def available_to_cuda(self) -> int:
         """What CUDA can still get, and says is free: the kernel keeps some."""
-        return max(0, min(self.free, self.available - RESERVE))
+        return max(0, min(self.free, self.available - KERNEL_RESERVE))
 
     def allocate(self, pid: int, *, gpu: int = 0, anonymous: int = 0) -> None:
         """Give memory to a process; page cache makes room. Raises MemoryError, with nothing given, where it cannot."""
         need = gpu + anonymous
-        if need > self.available - RESERVE:
+        if need > self.available - KERNEL_RESERVE:
             raise MemoryError(need)
-        self._evict(need - (self.free - RESERVE))
+        self._evict(need - (self.free - KERNEL_RESERVE))
         self.gpu[pid] = self.gpu.get(pid, 0) + gpu
         self.anonymous[pid] = self.anonymous.get(pid, 0) + anonymous
-        self._changed()
+        self._notify()
 
-    def seize(self, pid: int, size: int) -> int:
+    def allocate_until_full(self, pid: int, size: int) -> int:
         """Let a process take anonymous memory as the kernel lets one: to the last byte. Returns what it got."""
         got = min(size, self.available)
         self._evict(got - self.free)
         self.anonymous[pid] = self.anonymous.get(pid, 0) + got
-        self._changed()
+        self._notify()
         return got
 
     def read_file(self, path: str, size: int) -> None:
         """Leave ``size`` more bytes of a file in the page cache, as far as there is room for them."""
-        room = self.free - RESERVE
+        room = self.free - KERNEL_RESERVE
         if size > room:
             self._evict(size - room, spare=path)
-        self.files[path] = self.files.get(path, 0) + max(0, min(size, self.free - RESERVE))
-        self._changed()
+        self.files[path] = self.files.get(path, 0) + max(0, min(size, self.free - KERNEL_RESERVE))
+        self._notify()
 
     def release(self, pid: int, share: float = 1.0) -> None:
         """Take back a share (0..1) of what a process still holds."""
@@ -94,7 +94,7 @@ class Memory:
                 holding[pid] = left
             else:
                 holding.pop(pid, None)
-        self._changed()
+        self._notify()
 
     def drop_caches(self, what: int) -> None:
         """Do what a write to /proc/sys/vm/drop_caches does: bit 1 page cache, bit 2 slab; the counters rise."""
@@ -105,9 +105,9 @@ class Memory:
         if what & 2:
             self.slab_reclaimable = 141_000 * KIB
             self.drops["slab"] += 1
-        self._changed()
+        self._notify()
 
-    def _changed(self) -> None:
+    def _notify(self) -> None:
         if self.on_change is not None:
             self.on_change()
 

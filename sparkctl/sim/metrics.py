@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from sparkctl.sim.decoding import FIRST_TOKEN, Counts, Decoding
-from sparkctl.sim.launch import Kind, Launch
+from sparkctl.sim.decoding import FIRST_TOKEN, DecodeCounts, DecodeModel
+from sparkctl.sim.launch import SimEngineKind, SimLaunch
 from sparkctl.sim.memory import GIB
 
-TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_FIRST_TOKEN = (("0.1", 0.0), ("0.25", 0.35), ("0.5", 0.85), ("1.0", 0.95), ("2.5", 1.0), ("+Inf", 1.0))  # share up to
-_BETWEEN = ("0.025", "0.05", "0.075", "0.1", "0.15", "0.2", "0.3", "0.5", "1.0", "+Inf")
-Rows = list[tuple[str, str, float]]  # name, kind, value
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_TTFT_BUCKETS = (("0.1", 0.0), ("0.25", 0.35), ("0.5", 0.85), ("1.0", 0.95), ("2.5", 1.0), ("+Inf", 1.0))  # share up to
+_ITL_BUCKETS = ("0.025", "0.05", "0.075", "0.1", "0.15", "0.2", "0.3", "0.5", "1.0", "+Inf")
+MetricRows = list[tuple[str, str, float]]  # name, kind, value
 
 
-def exposition(launch: Launch, decoding: Decoding) -> str:
+def build_metrics_page(launch: SimLaunch, decoding: DecodeModel) -> str:
     """Return the whole page."""
     counts = decoding.counts()
-    if launch.kind is Kind.VLLM:
+    if launch.kind is SimEngineKind.VLLM:
         labels = f'engine="0",model_name="{launch.served}"'
         rows = _vllm(launch, decoding, counts)
-    elif launch.kind is Kind.SGLANG:
+    elif launch.kind is SimEngineKind.SGLANG:
         labels = f'engine_type="unified",model_name="{launch.served}",moe_ep_rank="0",pp_rank="0",tp_rank="0"'
         rows = _sglang(launch, decoding, counts)
     else:
@@ -35,16 +35,16 @@ def exposition(launch: Launch, decoding: Decoding) -> str:
     return "\n".join([*lines, ""])
 
 
-def _used(decoding: Decoding) -> float:
+def _cache_usage(decoding: DecodeModel) -> float:
     return min(0.97, decoding.context / decoding.kv_tokens)
 
 
-def _vllm(launch: Launch, decoding: Decoding, counts: Counts) -> Rows:
-    rows: Rows = [
+def _vllm(launch: SimLaunch, decoding: DecodeModel, counts: DecodeCounts) -> MetricRows:
+    rows: MetricRows = [
         ("vllm:num_requests_running", "gauge", float(decoding.running)),
         ("vllm:num_requests_waiting", "gauge", 0.0),
         ('vllm:engine_sleep_state|sleep_state="awake"', "gauge", 1.0),
-        ("vllm:kv_cache_usage_perc", "gauge", _used(decoding)),
+        ("vllm:kv_cache_usage_perc", "gauge", _cache_usage(decoding)),
         ("vllm:prefix_cache_queries_total", "counter", counts.prompt // 1),
         ("vllm:prefix_cache_hits_total", "counter", counts.cached // 1),
         ("vllm:num_preemptions_total", "counter", 0.0),
@@ -70,13 +70,16 @@ def _vllm(launch: Launch, decoding: Decoding, counts: Counts) -> Rows:
     return rows
 
 
-def _latencies(prefix: str, launch: Launch, counts: Counts) -> Rows:
+def _latencies(prefix: str, launch: SimLaunch, counts: DecodeCounts) -> MetricRows:
     name = f"{prefix}time_to_first_token_seconds"
     between = f"{prefix}inter_token_latency_seconds"
-    first = [(f'{name}_bucket|le="{le}"', "counter", float(int(counts.requests * share))) for le, share in _FIRST_TOKEN]
+    first = [
+        (f'{name}_bucket|le="{le}"', "counter", float(int(counts.requests * share))) for le, share in _TTFT_BUCKETS
+    ]
     step = 1 / launch.steps_per_second
     steps = [
-        (f'{between}_bucket|le="{le}"', "counter", counts.steps // 1 if step <= float(le) else 0.0) for le in _BETWEEN
+        (f'{between}_bucket|le="{le}"', "counter", counts.steps // 1 if step <= float(le) else 0.0)
+        for le in _ITL_BUCKETS
     ]
     return [
         *first,
@@ -88,14 +91,14 @@ def _latencies(prefix: str, launch: Launch, counts: Counts) -> Rows:
     ]
 
 
-def _sglang(launch: Launch, decoding: Decoding, counts: Counts) -> Rows:
+def _sglang(launch: SimLaunch, decoding: DecodeModel, counts: DecodeCounts) -> MetricRows:
     last = decoding.stride if decoding.running else None  # its gauges are those of the last stride
     length = last.length if last is not None and launch.draft_tokens else 0.0
     rate = (length - 1) / launch.draft_tokens if length else 0.0
-    rows: Rows = [
+    rows: MetricRows = [
         ("sglang:num_running_reqs", "gauge", float(decoding.running)),
         ("sglang:num_queue_reqs", "gauge", 0.0),
-        ("sglang:token_usage", "gauge", _used(decoding)),
+        ("sglang:token_usage", "gauge", _cache_usage(decoding)),
         ("sglang:num_used_tokens", "gauge", float(decoding.context)),
         ("sglang:max_total_num_tokens", "gauge", float(decoding.kv_tokens)),
         ("sglang:gen_throughput", "gauge", last.rate if last is not None else 0.0),
@@ -111,7 +114,7 @@ def _sglang(launch: Launch, decoding: Decoding, counts: Counts) -> Rows:
     return rows + _latencies("sglang:", launch, counts)
 
 
-def _realtime(decoding: Decoding, counts: Counts) -> Rows:
+def _realtime(decoding: DecodeModel, counts: DecodeCounts) -> MetricRows:
     """Return what is counted at every step: a request's first token, which comes of its prompt, is not."""
     modes = {
         "prefill_compute": counts.prompt - counts.cached + decoding.health_checks,
@@ -121,8 +124,8 @@ def _realtime(decoding: Decoding, counts: Counts) -> Rows:
     return [(f'sglang:realtime_tokens_total|mode="{mode}"', "counter", tokens // 1) for mode, tokens in modes.items()]
 
 
-def _llama(launch: Launch, decoding: Decoding, counts: Counts) -> Rows:
-    spec: Rows = [
+def _llama(launch: SimLaunch, decoding: DecodeModel, counts: DecodeCounts) -> MetricRows:
+    spec: MetricRows = [
         ("llamacpp:spec_decode_num_drafts_total", "counter", counts.steps // 1),
         ("llamacpp:spec_decode_num_draft_tokens_total", "counter", counts.steps * launch.draft_tokens // 1),
         ("llamacpp:spec_decode_num_accepted_tokens_total", "counter", sum(counts.accepted) // 1),

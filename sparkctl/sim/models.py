@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 
-from sparkctl.sim.launch import Kind, sizes
+from sparkctl.sim.launch import SimEngineKind, guess_model_size
 
 # layers, attention heads, key-value heads, head dimension, value heads of its linear layers (0: it has none), context
-_SHAPES = (
+_KNOWN_SHAPES = (
     ("Qwen3.6-27B", 64, 24, 4, 256, 48, 262144),
     ("Qwen3.5-27B", 64, 24, 4, 256, 48, 262144),
     ("35B-A3B", 40, 16, 2, 256, 32, 262144),
@@ -19,27 +19,27 @@ _SHAPES = (
     ("gpt-oss-120b", 36, 64, 8, 64, 0, 131072),
     ("235B-A22B", 94, 64, 4, 128, 0, 40960),
 )
-_OTHER = (36, 32, 8, 128, 0, 40960)
+_DEFAULT_SHAPE = (36, 32, 8, 128, 0, 40960)
 _SHARD = 4 * 10**9
 
 
-def model(place: str) -> list[str]:
+def list_model_files(place: str) -> list[str]:
     """Return what the look says of a model's place on the node."""
     name = place.rstrip("/").rpartition("/")[2]
     if name.startswith("models--"):
         name = name.removeprefix("models--").replace("--", "/", 1)
-    weights = sizes(name, Kind.SGLANG)[0]
+    weights = guess_model_size(name, SimEngineKind.SGLANG)[0]
     if place.endswith(".gguf"):
         return [f"@@ model {place}", "there file", f"file {weights} {place}"]
     shards = max(1, -(-weights // _SHARD))
     files = [f"file {size} {place}/{shard}" for shard, size in _shards(weights, shards)]
     return [
         f"@@ model {place}", "there dir", *files, f'total "total_size": {weights}',
-        f"config {json.dumps(config(name), separators=(',', ':'))}",
+        f"config {json.dumps(build_model_config(name), separators=(',', ':'))}",
     ]  # fmt: skip
 
 
-def architecture(model_path: str) -> str:
+def model_architecture(model_path: str) -> str:
     """Return the class that engines name when they have read a model's config."""
     name = model_path.lower()
     if "minimax" in name:
@@ -47,9 +47,9 @@ def architecture(model_path: str) -> str:
     return "Qwen3_5ForConditionalGeneration"
 
 
-def kv_bytes(model_path: str) -> int:
+def kv_bytes_per_token(model_path: str) -> int:
     """Return the bytes that a token of context takes in a cache of two bytes each, on all Sparks together."""
-    said = config(model_path)
+    said = build_model_config(model_path)
     text = said.get("text_config", said)
     assert isinstance(text, dict)
     layers = int(text["num_hidden_layers"]) // int(text.get("full_attention_interval", 1))
@@ -64,9 +64,11 @@ def _shards(weights: int, shards: int) -> list[tuple[str, int]]:
     return [(f"model-{at:05}-of-{shards:05}.safetensors", size) for at, size in enumerate(sizes_, 1)]
 
 
-def config(name: str) -> dict[str, object]:
+def build_model_config(name: str) -> dict[str, object]:
     """Return as much of its config.json as says what a token of context takes."""
-    shape = next((rest for mark, *rest in _SHAPES if re.search(re.escape(mark), name, re.IGNORECASE)), list(_OTHER))
+    shape = next(
+        (rest for mark, *rest in _KNOWN_SHAPES if re.search(re.escape(mark), name, re.IGNORECASE)), list(_DEFAULT_SHAPE)
+    )
     layers, heads, kept, wide, linear, longest = shape
     said: dict[str, object] = {
         "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kept, "head_dim": wide,

@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from sparkctl.sim.clock import Pace, SimClock
-from sparkctl.sim.http import Handler, Reader
-from sparkctl.sim.images import Images
-from sparkctl.sim.memory import GIB, KIB, Memory
-from sparkctl.sim.remains import LOST_TITLE, Remains
+from sparkctl.sim.clock import SimClock, SimPace
+from sparkctl.sim.http import ReadStream, RequestHandler
+from sparkctl.sim.images import SimImages
+from sparkctl.sim.memory import GIB, KIB, UnifiedMemory
+from sparkctl.sim.remains import ORPHAN_TITLE, ProcessLeftovers
 
 USER = "milo"
 HOME = f"/home/{USER}"
 KERNEL = "6.14.0-1015-nvidia"
 DRIVER = "580.142"
-UP_BEFORE = 12 * 86400.0  # seconds for which a node has been up when the simulation begins
-COOLING = 45.0  # seconds in which a GPU comes two thirds of the way to its new temperature
+INITIAL_UPTIME = 12 * 86400.0  # seconds for which a node has been up when the simulation begins
+COOLING_TIME = 45.0  # seconds in which a GPU comes two thirds of the way to its new temperature
 SUDO_PASSWORD = "correct horse"  # noqa: S105  # of nobody: these machines exist in one process only
 
 
-class Sudo(StrEnum):
+class SudoRule(StrEnum):
     """What the user may do about the page cache."""
 
     ALLOWED = "allowed"  # the NOPASSWD line for the drop is there
@@ -32,7 +32,7 @@ class Sudo(StrEnum):
     DENIED = "denied"
 
 
-class Output(Protocol):
+class ByteSink(Protocol):
     """Where a command writes."""
 
     def write(self, data: bytes) -> None: ...
@@ -41,7 +41,7 @@ class Output(Protocol):
 FULL_FREE = 14 * GIB  # bytes left on a disk that is nearly full
 
 
-class Fault(StrEnum):
+class EngineFault(StrEnum):
     """What can go wrong with an engine, chosen by ``SIM_FAULT`` in the container's Env or per node."""
 
     CUDA_OOM = "cuda-oom"
@@ -55,7 +55,7 @@ class Fault(StrEnum):
     FABRIC_CUT = "fabric-cut"  # while weights load
 
 
-class Trouble(StrEnum):
+class NodeFault(StrEnum):
     """What a node's own figures can show of ill health."""
 
     STUCK_CLOCK = "stuck-clock"  # while its GPU is busy
@@ -71,7 +71,7 @@ class Trouble(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeOptions:
+class SimNodeOptions:
     """How a node deviates from a Spark in good order. ``missing``: paths that do not exist (any other does); ``hidden``: those
     that the SSH user may not look at; ``cut``: models whose first file is cut off.
 
@@ -80,7 +80,7 @@ class NodeOptions:
     there is another one behind the name.
     """
 
-    sudo: Sudo = Sudo.ALLOWED
+    sudo: SudoRule = SudoRule.ALLOWED
     gpu_runtime: bool = True
     docker_member: bool = True
     page_cache: int | None = None  # bytes of page cache at the beginning
@@ -89,43 +89,43 @@ class NodeOptions:
     cut: tuple[str, ...] = ()
     driver: str = DRIVER
     earlyoom: str = ""
-    troubles: frozenset[Trouble] = frozenset()
+    troubles: frozenset[NodeFault] = frozenset()
     uptime_rate: float = 1.0
     clock_ahead: float = 0.0
     lacking_images: tuple[str, ...] = ()
     other_images: tuple[str, ...] = ()
 
 
-class Guard(Protocol):
+class GuardProtocol(Protocol):
     """What the node's shell knows of the guard."""
 
-    def found(self) -> bytes: ...
-    async def start(self, words: Sequence[str], stdin: Reader, stdout: Output) -> None: ...
+    def list_directory(self) -> bytes: ...
+    async def start(self, words: Sequence[str], stdin: ReadStream, stdout: ByteSink) -> None: ...
 
 
 class SimNode:
     """The state that SSH commands, Docker and the engines of one node share."""
 
-    def __init__(self, name: str, pace: Pace, seed: int, options: NodeOptions | None = None) -> None:
+    def __init__(self, name: str, pace: SimPace, seed: int, options: SimNodeOptions | None = None) -> None:
         self.name = name
         self.pace = pace
-        self.options = options or NodeOptions()
-        self.fault: Fault | None = None  # of every engine started here
+        self.options = options or SimNodeOptions()
+        self.fault: EngineFault | None = None  # of every engine started here
         self.random = random.Random(f"{seed}/{name}")  # noqa: S311  # a script's dice, nobody's secret
         cache = self.options.page_cache
         default = int((38 if name.endswith("1") else 61) * GIB + self.random.randrange(1 << 28))
-        self.memory = Memory(default if cache is None else cache, offset=self.random.randrange(60_000) * KIB)
+        self.memory = UnifiedMemory(default if cache is None else cache, offset=self.random.randrange(60_000) * KIB)
         self.processes: dict[int, str] = {}  # pid to the container's id
-        self.ports: dict[int, Handler] = {}  # who listens on 127.0.0.1
+        self.ports: dict[int, RequestHandler] = {}  # who listens on 127.0.0.1
         self.locks: dict[str, str] = {}  # path to the holder's words
         self.journal: str | None = None  # of a switch, as it lies under its user's home
         self.at_work: dict[int, Callable[[], float]] = {}  # pid to how busy it keeps the GPU now, 0..1
         self.spread: set[int] = set()  # pids whose model is on other nodes, too
-        self.remains = Remains()
+        self.remains = ProcessLeftovers()
         self.clock_ahead = self.options.clock_ahead
-        self.images = Images(name, self.options.lacking_images, self.options.other_images)
+        self.images = SimImages(name, self.options.lacking_images, self.options.other_images)
         self.is_cabled: Callable[[], bool] = lambda: True
-        self.guard: Guard | None = None
+        self.guard: GuardProtocol | None = None
         self.address = "127.0.0.1"  # on the cable, where there is one
         self._began = pace.clock.monotonic()
         self._warmth: tuple[float, float] | None = None  # when it was felt, and how warm the GPU was
@@ -147,15 +147,15 @@ class SimNode:
     @property
     def uptime(self) -> float:
         """Seconds since it was switched on."""
-        return UP_BEFORE + (self.clock.monotonic() - self._began) * self.options.uptime_rate
+        return INITIAL_UPTIME + (self.clock.monotonic() - self._began) * self.options.uptime_rate
 
-    def warmed(self, target: float) -> float:
+    def gpu_temperature(self, target: float) -> float:
         """Return the GPU's temperature in °C on its way to where its load will bring it."""
         now = self.clock.monotonic()
         if self._warmth is None:
             self._warmth = (now, target)
         before, celsius = self._warmth
-        celsius += (target - celsius) * (1 - math.exp(-max(0.0, now - before) / COOLING))
+        celsius += (target - celsius) * (1 - math.exp(-max(0.0, now - before) / COOLING_TIME))
         self._warmth = (now, celsius)
         return celsius
 
@@ -183,13 +183,13 @@ class SimNode:
         self.remains.born[self._last_pid] = self.now()
         return self._last_pid
 
-    async def reap(self, pids: list[int]) -> None:
+    async def end_processes(self, pids: list[int]) -> None:
         """End processes; the driver takes some seconds to give their memory back, as it does in life."""
         for pid in pids:
             self.processes.pop(pid, None)
             self.at_work.pop(pid, None)
-        if Trouble.LINGERS in self.options.troubles:
-            self.remains.lost[pids[-1]] = LOST_TITLE
+        if NodeFault.LINGERS in self.options.troubles:
+            self.remains.lost[pids[-1]] = ORPHAN_TITLE
             pids = pids[:-1]
         for share in (0.3, 0.5, 1.0):
             await self.pace.sleep(4)

@@ -10,15 +10,17 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 from sparkctl.probe import agent
-from sparkctl.sim.cabling import FABRIC, carriers, gids, mtu, networks
+from sparkctl.sim.cabling import FABRIC, interface_mtu, interface_networks, list_gids, list_link_speeds
 from sparkctl.sim.docker_api import VERSION
-from sparkctl.sim.http import Reader
+from sparkctl.sim.http import ReadStream
 from sparkctl.sim.memory import MAPPED_FILES, SWAP_TOTAL
-from sparkctl.sim.node import FULL_FREE, HOME, KERNEL, SimNode, Trouble
+from sparkctl.sim.node import FULL_FREE, HOME, KERNEL, NodeFault, SimNode
 
 SLOW_CORES, FAST_CORES = [*range(5), *range(10, 15)], [*range(5, 10), *range(15, 20)]  # A725 and X925, as on a GB10
 IDLE, SW_POWER_CAP, SW_THERMAL = 0x1, 0x4, 0x20
-_PAIR = 13.8e9 / 8 / 2  # bytes/s each way between two Sparks that share a model: 13.8 Gb/s in all, seen on a real pair
+_LANE_BANDWIDTH = (
+    13.8e9 / 8 / 2
+)  # bytes/s each way between two Sparks that share a model: 13.8 Gb/s in all, seen on a real pair
 _SETTINGS = {"swappiness": 60, "min_free_kbytes": 45056, "compaction_proactiveness": 20}
 _BLOCKS = [2214, 1801, 1204, 911, 702, 540, 411, 302, 214, 160, 141, 120, 88, 1530]
 
@@ -29,7 +31,7 @@ class Output(Protocol):
     def write(self, data: bytes) -> None: ...
 
 
-async def run_probe(node: SimNode, words: Sequence[str], stdin: Reader, stdout: Output) -> None:
+async def run_agent(node: SimNode, words: Sequence[str], stdin: ReadStream, stdout: Output) -> None:
     """Play the probe: take its source from stdin, sample at its rate, end when stdin does or when it is not fed."""
     left = int(words[0]) + int(words[1])
     while left > 0:
@@ -38,10 +40,10 @@ async def run_probe(node: SimNode, words: Sequence[str], stdin: Reader, stdout: 
             return
         left -= len(taken)
     options = dict(zip(words[2::2], words[3::2], strict=False))
-    probe = _Probe(node, float(options.get("--every", 2)), _disks(words))
+    probe = SimAgent(node, float(options.get("--every", 2)), _disks(words))
     fed = float(options.get("--fed", 10))
     stdout.write(_line({"kind": "hello", "identity": _identity(node)}))
-    sampling = asyncio.ensure_future(probe.sample_on(stdout))
+    sampling = asyncio.ensure_future(probe.send_samples(stdout))
     try:
         with suppress(TimeoutError):
             while True:
@@ -49,7 +51,7 @@ async def run_probe(node: SimNode, words: Sequence[str], stdin: Reader, stdout: 
                     said = await stdin.read(4096)
                 if not said:
                     return
-                probe.obey(said)
+                probe.handle_command(said)
     finally:
         sampling.cancel()
         await asyncio.gather(sampling, return_exceptions=True)
@@ -85,7 +87,7 @@ def _identity(node: SimNode) -> dict[str, Any]:
     }
 
 
-class _Probe:
+class SimAgent:
     """Samples of one node. Counters of links go on from zero when it starts."""
 
     def __init__(self, node: SimNode, every: float, disks: list[str]) -> None:
@@ -97,14 +99,14 @@ class _Probe:
         self.moved: dict[str, float] = {}  # bytes each way, by RDMA device
         self.changed = asyncio.Event()
 
-    def obey(self, said: bytes) -> None:
+    def handle_command(self, said: bytes) -> None:
         for line in said.splitlines():
             words = line.split()
             if len(words) == 2 and words[0] == b"every":
                 self.every = float(words[1])
                 self.changed.set()
 
-    async def sample_on(self, stdout: Output) -> None:
+    async def send_samples(self, stdout: Output) -> None:
         while True:
             self.sequence += 1
             stdout.write(_line(self.sample()))
@@ -162,7 +164,7 @@ class _Probe:
             "sm_clock": int(self._jitter(2398, 40)) if works else 208,
             "sm_clock_max": 3003,
             "power": round(self._jitter(10 + 54 * busy, 0.5 + 4 * busy) if works else self._jitter(4.4, 0.5), 1),
-            "celsius": round(self._jitter(self.node.warmed(41 + 31 * busy), 0.6)),
+            "celsius": round(self._jitter(self.node.gpu_temperature(41 + 31 * busy), 0.6)),
             "pstate": 0 if works else 8,
             "reasons": SW_POWER_CAP if works else IDLE,
             "events": {"power_cap": 0, "sw_thermal": 0, "hw_thermal": 0, "power_brake": 0},
@@ -174,18 +176,18 @@ class _Probe:
             "bandwidth_share": None,
             "bandwidth_peak": None,
         }
-        return reading | self._ill(reading["events"]) if busy > 0.1 else reading
+        return reading | self._apply_gpu_fault(reading["events"]) if busy > 0.1 else reading
 
-    def _ill(self, events: dict[str, int]) -> dict[str, Any]:
+    def _apply_gpu_fault(self, events: dict[str, int]) -> dict[str, Any]:
         """Return what is otherwise on a GPU at work that is not well; figures of real ones."""
         troubles = self.node.options.troubles
-        if Trouble.STUCK_CLOCK in troubles:
+        if NodeFault.STUCK_CLOCK in troubles:
             clock, power = int(self._jitter(799, 6)), round(self._jitter(19.5, 0.6), 1)
             return {"sm_clock": clock, "power": power, "celsius": 52, "reasons": 0}
-        if Trouble.HOT in troubles:
+        if NodeFault.HOT in troubles:
             slowed = events | {"sw_thermal": int((self.node.clock.monotonic() - self.began) * 4e8) + 2_507_085_031}
             return {"sm_clock": int(self._jitter(1890, 40)), "celsius": 92, "reasons": SW_THERMAL, "events": slowed}
-        if Trouble.BUSY_WAIT in troubles:
+        if NodeFault.BUSY_WAIT in troubles:
             return {"busy": 0.96, "power": round(self._jitter(18, 0.5), 1), "celsius": 55, "reasons": 0}
         return {}
 
@@ -201,12 +203,12 @@ class _Probe:
     def _disk(self, path: str) -> dict[str, Any]:
         if path.replace("~", HOME, 1) in self.node.options.missing:
             return {"path": path, "total": None, "free": None}
-        full = Trouble.FULL_DISK in self.node.options.troubles
+        full = NodeFault.FULL_DISK in self.node.options.troubles
         return {"path": path, "total": 3_780_636_740 << 10, "free": FULL_FREE if full else 2_384_206_868 << 10}
 
     def _links(self) -> list[dict[str, Any]]:
         names = ("enP2p1s0f0np0", "enP2p1s0f1np1", "enP7s7", "enp1s0f0np0", "enp1s0f1np1", "wlP9s9")
-        linked = carriers(self.node)
+        linked = list_link_speeds(self.node)
         passed = int((self.node.clock.monotonic() - self.began) * 1200)
         return [
             {
@@ -214,24 +216,24 @@ class _Probe:
                 "carrier": name in linked,
                 "state": "up" if name in linked else "down",
                 "speed": linked.get(name),
-                "mtu": mtu(name),
+                "mtu": interface_mtu(name),
                 "received": passed if name in linked else 0,
                 "sent": passed if name in linked else 0,
                 "errors": 0,
                 "receive_rate": (1200.0 if name in linked else 0.0) if self.sequence > 1 else None,
                 "send_rate": (1200.0 if name in linked else 0.0) if self.sequence > 1 else None,
-                "networks": networks(self.node, name),
+                "networks": interface_networks(self.node, name),
             }
             for name in names
         ]
 
     def _rdma(self) -> list[dict[str, Any]]:
-        half = Trouble.IDLE_FUNCTION in self.node.options.troubles
-        linked = carriers(self.node)
+        half = NodeFault.IDLE_FUNCTION in self.node.options.troubles
+        linked = list_link_speeds(self.node)
         ports = [(name, interface, interface in linked) for name, interface in FABRIC.items()]
         ports += [("rocep1s0f1", "enp1s0f1np1", False), ("roceP2p1s0f1", "enP2p1s0f1np1", False)]
         shares = dict.fromkeys(FABRIC, 0.5) if not half else {"rocep1s0f0": 1.0}
-        moving = _PAIR if self.node.fabric_busy and self.node.is_cabled() else 0.0
+        moving = _LANE_BANDWIDTH if self.node.fabric_busy and self.node.is_cabled() else 0.0
         rates = [moving * shares.get(name, 0.0) for name, _, _ in ports]
         now = self.node.clock.monotonic()
         for (name, _, _), rate in zip(ports, rates, strict=True):
@@ -249,7 +251,7 @@ class _Probe:
                 "receive_rate": rate if self.sequence > 1 else None,
                 "send_rate": rate if self.sequence > 1 else None,
                 "errors": dict.fromkeys((*agent.Ports.ERRORS, *agent.Ports.HARDWARE), 0),
-                "gids": gids(self.node, interface) if up else [],
+                "gids": list_gids(self.node, interface) if up else [],
             }
             for (name, interface, up), rate in zip(ports, rates, strict=True)
         ]
@@ -266,7 +268,7 @@ class _Probe:
                 "gpu_memory": memory.gpu[pid],
             }
             for pid in lost
-            if Trouble.ORPHAN in self.node.options.troubles
+            if NodeFault.ORPHAN in self.node.options.troubles
         ] + [
             {
                 "pid": pid,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from sparkctl.sim.joining import Place
+from sparkctl.sim.joining import SocketAddress
 
 
-def at(place: Place) -> str:
+def format_address(place: SocketAddress) -> str:
     """Return a place as logs write it."""
     return f"{place[0]}:{place[1]}"
 
 
-def nobody_joined(seconds: float, have: int, of: int) -> str:
+def store_timeout_message(seconds: float, have: int, of: int) -> str:
     """Return what torch's store says at the head when workers are missing."""
     return (
         f"torch.distributed.DistStoreError: Timed out after {seconds + 1:.0f} seconds waiting for clients. "
@@ -18,7 +18,7 @@ def nobody_joined(seconds: float, have: int, of: int) -> str:
     )
 
 
-def no_head(seconds: float, place: Place) -> str:
+def head_unreachable_message(seconds: float, place: SocketAddress) -> str:
     """Return what torch's store says at a worker that does not reach the head."""
     return (
         f"torch.distributed.DistNetworkError: The client socket has timed out after {seconds * 1000:.0f}ms while trying to "
@@ -26,12 +26,12 @@ def no_head(seconds: float, place: Place) -> str:
     )
 
 
-def closed(address: str) -> str:
+def gloo_closed_message(address: str) -> str:
     """Return what Gloo says of a rank whose process is gone."""
     return f"RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:538] Connection closed by peer [{address}]:41873"
 
 
-def network_error() -> tuple[str, str]:
+def nccl_error_messages() -> tuple[str, str]:
     """Return what NCCL says of a rank whose process is gone."""
     return (
         "torch.distributed.DistBackendError: NCCL error in: /pytorch/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:3699, "
@@ -40,7 +40,7 @@ def network_error() -> tuple[str, str]:
     )
 
 
-def collective_timeout(rank: int) -> str:
+def nccl_timeout_message(rank: int) -> str:
     """Return what torch's watchdog says of a collective operation that does not end, since the cable is gone."""
     return (
         f"[rank{rank}]:[E ProcessGroupNCCL.cpp:688] [Rank {rank}] Watchdog caught collective operation timeout: "

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparkctl.sim.common_lines import cuda_out_of_memory
-from sparkctl.sim.fabric import Loss
-from sparkctl.sim.launch import Launch
+from sparkctl.sim.common_lines import cuda_oom_message
+from sparkctl.sim.fabric import RankLoss
+from sparkctl.sim.launch import SimLaunch
 from sparkctl.sim.memory import GIB, TOTAL
-from sparkctl.sim.rank_lines import at
+from sparkctl.sim.rank_lines import format_address
 from sparkctl.sim.steps import (
     NOW,
     STAMP,
@@ -35,7 +35,7 @@ HELD = int(0.5 * GIB)  # by Ray's own processes
 BACKWARD = (10, 30, 70, 150, 310, 630, 1270)  # seconds at which vLLM says that it still waits for GPUs
 
 
-def begun(launch: Launch) -> Script:
+def start_ray(launch: SimLaunch) -> Script:
     """Yield `ray start` of either side."""
     joining = launch.joining
     assert joining is not None
@@ -49,17 +49,17 @@ def begun(launch: Launch) -> Script:
         yield Open()
         yield _ray(0, "INFO scripts.py:954 -- Next steps")
         yield _ray(0, "INFO scripts.py:957 -- To add another node to this Ray cluster, run")
-        yield _ray(0, f"INFO scripts.py:960 --   ray start --address='{at(joining.place)}'")
+        yield _ray(0, f"INFO scripts.py:960 --   ray start --address='{format_address(joining.place)}'")
 
 
-def start_worker(launch: Launch, _available: Callable[[], int], _port_taken: Callable[[], bool]) -> Script:
+def start_worker(launch: SimLaunch, _available: Callable[[], int], _port_taken: Callable[[], bool]) -> Script:
     """Yield a worker's start: its own log says no word of the model, whose lines come out of the head's."""
     joining = launch.joining
     assert joining is not None
-    waits = f"Failed to connect to GCS at address {at(joining.place)} within 5 seconds."
+    waits = f"Failed to connect to GCS at address {format_address(joining.place)} within 5 seconds."
     yield Join(tuple(Say(5, f"[{STAMP},114 E 1 1] gcs_client.cc:172: {waits}") for _ in range(5)))
     yield Depend()
-    yield from begun(launch)
+    yield from start_ray(launch)
     yield _ray(1, "INFO scripts.py:1103 -- --block")
     yield _ray(0, "INFO scripts.py:1104 -- This command will now block forever until terminated by a signal.")
     yield _ray(
@@ -69,7 +69,7 @@ def start_worker(launch: Launch, _available: Callable[[], int], _port_taken: Cal
     yield Follow()
 
 
-def follow(launch: Launch) -> Script:
+def follow(launch: SimLaunch) -> Script:
     """Yield what a worker's process does for the head: as the head does, and without a word."""
     yield Grow(40, anonymous=int(2.1 * GIB))
     for done in range(1, launch.shards + 1):
@@ -78,12 +78,14 @@ def follow(launch: Launch) -> Script:
     yield Grow(54, gpu=max(0, int(TOTAL * launch.fraction) - launch.weights - int(1.6 * GIB)))
 
 
-def connected(launch: Launch) -> Script:
+def connect_workers(launch: SimLaunch) -> Script:
     """Yield the head's way to its workers; the last step waits for them."""
     joining = launch.joining
     assert joining is not None
     yield _ray(
-        2, f"INFO worker.py:1810 -- Connecting to existing Ray cluster at address: {at(joining.place)}...", "stderr"
+        2,
+        f"INFO worker.py:1810 -- Connecting to existing Ray cluster at address: {format_address(joining.place)}...",
+        "stderr",
     )
     yield _ray(1, "INFO worker.py:1997 -- Connected to Ray cluster.", "stderr")
     yield _utils(0, "No current placement group found. Creating a new placement group.")
@@ -99,7 +101,7 @@ def connected(launch: Launch) -> Script:
     yield Depend()
 
 
-def alone_head(launch: Launch) -> str:
+def report_missing_workers(launch: SimLaunch) -> str:
     """Return the error of a head whose workers did not come."""
     joining = launch.joining
     specs = [{f"node:{joining.own if joining else ''}": 0.001, "GPU": 1.0}, *[{"GPU": 1.0}] * (launch.nodes - 1)]
@@ -109,22 +111,22 @@ def alone_head(launch: Launch) -> str:
     )
 
 
-def alone_worker(launch: Launch, _have: int, _of: int) -> Script:
+def report_missing_head(launch: SimLaunch, _have: int, _of: int) -> Script:
     """Yield the end of a worker that finds no head."""
     joining = launch.joining
     assert joining is not None
     yield Say(
-        0, f"[{STAMP},204 W 1 1] gcs_rpc_client.h:151: Unable to connect to GCS at {at(joining.place)}. Check that (1) Ray GCS "
+        0, f"[{STAMP},204 W 1 1] gcs_rpc_client.h:151: Unable to connect to GCS at {format_address(joining.place)}. Check that (1) Ray GCS "
         "with matching version started successfully at the specified address, and (2) there is no firewall setting "
         "preventing access."
     )  # fmt: skip
     yield Say(1, "Traceback (most recent call last):")
     yield Say(0, '  File "/usr/local/bin/ray", line 8, in <module>')
-    yield Say(0, f"RuntimeError: Failed to connect to GCS at {at(joining.place)}.")
+    yield Say(0, f"RuntimeError: Failed to connect to GCS at {format_address(joining.place)}.")
     yield Exit(1)
 
 
-def lost_worker(address: str) -> Script:
+def report_lost_worker(address: str) -> Script:
     """Yield what the head's raylet and its driver say of a worker that is gone; the engine's own end follows."""
     yield Say(
         HEARTBEATS, f"(raylet) The node with node id: {NODE_ID} and address: {address} and node name: {address} has been marked "
@@ -145,19 +147,19 @@ def actor_died(address: str) -> tuple[str, ...]:
     )
 
 
-def raised(loss: Loss) -> tuple[str, ...]:
+def format_worker_error(loss: RankLoss) -> tuple[str, ...]:
     """Return the lines of the exception that a call ends in whose worker raised one."""
     where = f"(pid=612, ip={loss.address}, actor_id=3b1f0c5a9e7d24c8f01b2a6701000000)"
     return f"ray.exceptions.RayTaskError(OutOfMemoryError): ray::RayWorkerWrapper.execute_method() {where}", loss.said
 
 
-def out_of_memory(_launch: Launch, wanted: int, free: int, held: int) -> Script:
+def out_of_memory(_launch: SimLaunch, wanted: int, free: int, held: int) -> Script:
     """Yield what a worker does whose process got no memory: its own log does not know of it."""
-    yield Raise(f"torch.OutOfMemoryError: {cuda_out_of_memory(wanted, free, held)}")
+    yield Raise(f"torch.OutOfMemoryError: {cuda_oom_message(wanted, free, held)}")
     yield Free()
 
 
-def lost_head(_launch: Launch, _loss: Loss) -> Script:
+def report_lost_head(_launch: SimLaunch, _loss: RankLoss) -> Script:
     """Yield the end of a worker whose head is gone: it looks for it for a while."""
     yield _ray(RECONNECT, "ERR scripts.py:1121 -- Some Ray subprocesses exited unexpectedly:")
     yield _ray(0, "ERR scripts.py:1125 --   raylet [exit code=1]")
@@ -165,7 +167,7 @@ def lost_head(_launch: Launch, _loss: Loss) -> Script:
     yield Exit(1)
 
 
-def farewell(_launch: Launch) -> Script:
+def shut_down(_launch: SimLaunch) -> Script:
     """Yield what a SIGTERM brings to `ray start --block`: it ends what it began, with an error's code."""
     yield Say(1.5, "", "stdout")
     yield Exit(1)

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 UNLINK_LINE = "# sparkctl unlink 1"
 DEVICE = 27  # 0:1b, of the tmpfs
-LOST_TITLE = "VLLM::EngineCore"
+ORPHAN_TITLE = "VLLM::EngineCore"
 SHARED = 96 * 1024 * KIB  # bytes that an engine with ipc=host shares between its processes
 
 
 @dataclass(slots=True)
-class SimShm:
+class SimShmFile:
     """A file in /dev/shm; ``users`` are pids."""
 
     inode: int
@@ -27,20 +27,20 @@ class SimShm:
 
 
 @dataclass(slots=True)
-class Remains:
+class ProcessLeftovers:
     """What outlives containers. ``lost``: titles of processes whose parent is gone, by pid. ``sees_maps``: whether the user
     may read what the engines have mapped; those run as root, so mostly not."""
 
     born: dict[int, float] = field(default_factory=dict)
     lost: dict[int, str] = field(default_factory=dict)
-    files: dict[str, SimShm] = field(default_factory=dict)
+    files: dict[str, SimShmFile] = field(default_factory=dict)
     sees_maps: bool = False
 
-    def share(self, container: str, pids: list[int], now: float) -> None:
+    def add_shared_memory(self, container: str, pids: list[int], now: float) -> None:
         """Let the processes of a container share a file."""
-        self.files[f"/dev/shm/psm_{container[:8]}"] = SimShm(len(self.files) + 40, SHARED, now, set(pids))  # noqa: S108
+        self.files[f"/dev/shm/psm_{container[:8]}"] = SimShmFile(len(self.files) + 40, SHARED, now, set(pids))  # noqa: S108
 
-    def end(self, container: str, *, litters: bool) -> None:
+    def remove_shared_memory(self, container: str, *, litters: bool) -> None:
         """A container has ended, and what it shared goes with it, or stays used by nobody."""
         path = f"/dev/shm/psm_{container[:8]}"  # noqa: S108
         if litters and path in self.files:
@@ -49,7 +49,7 @@ class Remains:
             self.files.pop(path, None)
 
 
-def procs(node: SimNode) -> list[str]:
+def print_processes(node: SimNode) -> list[str]:
     """Return what the look prints of processes."""
     boot = node.now() - node.uptime
     titles = dict.fromkeys(node.processes, "python3") | node.remains.lost
@@ -62,7 +62,7 @@ def procs(node: SimNode) -> list[str]:
     return ["@@ procs", f"btime {boot:.0f}", *stats, "@@ commands", *words]
 
 
-def shm(node: SimNode) -> list[str]:
+def print_shared_memory(node: SimNode) -> list[str]:
     """Return what the look prints of /dev/shm."""
     lines = ["@@ shm"]
     for path, one in sorted(node.remains.files.items()):

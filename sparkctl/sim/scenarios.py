@@ -6,21 +6,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from sparkctl import engines
-from sparkctl.core.fabric import environment, find_way
+from sparkctl.core.fabric import build_nccl_environment, find_fabric_route
 from sparkctl.core.paths import shipped_profiles_dir
-from sparkctl.core.planning import Place, plan
+from sparkctl.core.planning import RankPlacement, build_launch_plan
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.engines.base import Rank
 from sparkctl.model.fabric import NodeLanes
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import LaunchPlan
-from sparkctl.probe.look import decode
-from sparkctl.sim.dockerd import Dockerd
-from sparkctl.sim.look import look
+from sparkctl.probe.look import decode_inspection
+from sparkctl.sim.dockerd import SimDockerDaemon
+from sparkctl.sim.look import print_look
 from sparkctl.sim.memory import GIB
-from sparkctl.sim.node import HOME, Trouble
+from sparkctl.sim.node import HOME, NodeFault
 from sparkctl.sim.process import EngineProcess
-from sparkctl.wire.docker_body import create_body
+from sparkctl.wire.docker_body import build_create_request
 
 HOURS = 3600.0
 LOGGED = 600.0  # seconds of work that log and counters tell of
@@ -29,86 +29,89 @@ OPERATOR = "milo@desk"
 RUN = "0f3b7c91"  # of the start that was a day ago
 
 
-async def empty(_nodes: Sequence[Dockerd]) -> None:
+async def run_empty(_nodes: Sequence[SimDockerDaemon]) -> None:
     """Nothing runs; the page cache is full of the last model."""
 
 
-async def two_stacks(nodes: Sequence[Dockerd]) -> None:
+async def run_two_models(nodes: Sequence[SimDockerDaemon]) -> None:
     """One model under two engines, both at work: SGLang with FP8 on the first Spark, vLLM with NVFP4 on the second."""
-    await _run(nodes[0], _shipped("qwen36-ngram"), 5.2 * HOURS, requests=1)
+    await _run(nodes[0], _plan_shipped_profile("qwen36-ngram"), 5.2 * HOURS, requests=1)
     if len(nodes) > 1:
-        await _run(nodes[1], _shipped("qwen36-vllm"), 3.1 * HOURS, requests=1)
+        await _run(nodes[1], _plan_shipped_profile("qwen36-vllm"), 3.1 * HOURS, requests=1)
 
 
-async def story(nodes: Sequence[Dockerd]) -> None:
+async def run_demo_story(nodes: Sequence[SimDockerDaemon]) -> None:
     """What comes before the two stacks: one model holds both Sparks."""
-    await big_model(nodes)
+    await run_big_model(nodes)
 
 
-async def trouble(nodes: Sequence[Dockerd]) -> None:
+async def run_node_faults(nodes: Sequence[SimDockerDaemon]) -> None:
     """The big model again, and everything that `top` can find: a stuck clock, heat, half a fabric, a full disk, a lost engine."""
     ill = (
-        {Trouble.STUCK_CLOCK, Trouble.IDLE_FUNCTION, Trouble.FULL_DISK},
-        {Trouble.HOT, Trouble.IDLE_FUNCTION, Trouble.OTHER_GID, Trouble.ORPHAN},
+        {NodeFault.STUCK_CLOCK, NodeFault.IDLE_FUNCTION, NodeFault.FULL_DISK},
+        {NodeFault.HOT, NodeFault.IDLE_FUNCTION, NodeFault.OTHER_GID, NodeFault.ORPHAN},
     )
     for docker, troubles in zip(nodes, ill, strict=False):
         docker.node.options = replace(docker.node.options, troubles=frozenset(troubles))
-        if Trouble.ORPHAN in troubles:
+        if NodeFault.ORPHAN in troubles:
             docker.node.memory.allocate(LOST_PID, gpu=11 * GIB)
-    await big_model(nodes, gid_index="3")
+    await run_big_model(nodes, gid_index="3")
 
 
-async def big_model(nodes: Sequence[Dockerd], gid_index: str | None = None) -> None:
+async def run_big_model(nodes: Sequence[SimDockerDaemon], gid_index: str | None = None) -> None:
     """One model too big for one Spark, as `up` starts it on all of them: the first is the head; all compute every token."""
-    plans = _ranks("minimax-m27", nodes)
+    plans = _plan_ranks("minimax-m27", nodes)
     if gid_index is not None:
         plans = [replace(one, env=(*one.env, ("NCCL_IB_GID_INDEX", gid_index))) for one in plans]
     begun = [_start(docker, made, 26 * HOURS) for docker, made in zip(nodes, plans, strict=True)]
     for process in begun:
         await process.ready.wait()
-    begun[0].work(1, since=LOGGED)
+    begun[0].add_background_load(1, since=LOGGED)
 
 
-def _ranks(name: str, nodes: Sequence[Dockerd]) -> list[LaunchPlan]:
+def _plan_ranks(name: str, nodes: Sequence[SimDockerDaemon]) -> list[LaunchPlan]:
     """Return what `sparkctl up NAME` decides for each of these nodes."""
     names = tuple(NodeName(docker.node.name) for docker in nodes)
-    seen = [decode(look(docker.node, ["fabric"]).encode()).lanes for docker in nodes]
+    seen = [decode_inspection(print_look(docker.node, ["fabric"]).encode()).lanes for docker in nodes]
     lanes = [NodeLanes(name, one.lanes, one.has_devices) for name, one in zip(names, seen, strict=True) if one]
-    way = find_way(lanes, {})
+    way = find_fabric_route(lanes, {})
     addresses = tuple(end.address for end in way.ends)
     return [
-        _shipped(name, Place(Rank(index, addresses), names, RUN, environment(way, each.node), each.has_devices))
+        _plan_shipped_profile(
+            name,
+            RankPlacement(Rank(index, addresses), names, RUN, build_nccl_environment(way, each.node), each.has_devices),
+        )
         for index, each in enumerate(lanes)
     ]
 
 
-def _shipped(name: str, place: Place | None = None) -> LaunchPlan:
+def _plan_shipped_profile(name: str, place: RankPlacement | None = None) -> LaunchPlan:
     """Return what `sparkctl up NAME` decides for a shipped profile, or for one rank of it: the same command, labels and hash."""
     profile = ProfileLibrary(user=shipped_profiles_dir()).load(name)
     where = "simulated" if place is None else place.nodes[place.rank.index]
-    return plan(
+    return build_launch_plan(
         profile, Node(NodeName(where), "127.0.0.1"), home=HOME, operator=OPERATOR, environ={},
-        engine=engines.load(profile.engine), place=place,
+        engine=engines.load_engine(profile.engine), place=place,
     )  # fmt: skip
 
 
-def _start(docker: Dockerd, made: LaunchPlan, ready_since: float) -> EngineProcess:
+def _start(docker: SimDockerDaemon, made: LaunchPlan, ready_since: float) -> EngineProcess:
     """Start what was ready so many seconds ago."""
-    container = docker.create(made.container_name, create_body(made))
+    container = docker.create(made.container_name, build_create_request(made))
     docker.start(container, ready_since=ready_since)
     return docker.running[container.id]
 
 
-async def _run(docker: Dockerd, made: LaunchPlan, ready_since: float, requests: int) -> None:
+async def _run(docker: SimDockerDaemon, made: LaunchPlan, ready_since: float, requests: int) -> None:
     process = _start(docker, made, ready_since)
     await process.ready.wait()
-    process.work(requests, since=LOGGED)
+    process.add_background_load(requests, since=LOGGED)
 
 
-SCENARIOS: dict[str, Callable[[Sequence[Dockerd]], Awaitable[None]]] = {
-    "empty": empty,
-    "two-stacks": two_stacks,
-    "story": story,
-    "big-model": big_model,
-    "trouble": trouble,
+SCENARIOS: dict[str, Callable[[Sequence[SimDockerDaemon]], Awaitable[None]]] = {
+    "empty": run_empty,
+    "two-stacks": run_two_models,
+    "story": run_demo_story,
+    "big-model": run_big_model,
+    "trouble": run_node_faults,
 }

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 
-from sparkctl.sim.common_lines import bind_error, cuda_out_of_memory, unknown_flag
-from sparkctl.sim.fabric import How, Loss
+from sparkctl.sim.common_lines import cuda_oom_message, pick_unknown_flag, port_in_use_message
+from sparkctl.sim.fabric import LossReason, RankLoss
 from sparkctl.sim.joining import STORE_FOR
-from sparkctl.sim.launch import Launch
+from sparkctl.sim.launch import SimLaunch
 from sparkctl.sim.memory import GIB
-from sparkctl.sim.rank_lines import closed, collective_timeout, no_head, nobody_joined
-from sparkctl.sim.steps import (
+from sparkctl.sim.rank_lines import (
+    gloo_closed_message,
+    head_unreachable_message,
+    nccl_timeout_message,
+    store_timeout_message,
+)
+from sparkctl.sim.steps import (  # fmt: skip
     NOW,
     Exit,
     Gather,
@@ -20,11 +25,11 @@ from sparkctl.sim.steps import (
     Load,
     Say,
     Script,
-    Step,
-    bar_times,
-    drawn,
-    say_all,
-)  # fmt: skip
+    ScriptStep,
+    format_bar,
+    format_bar_times,
+    write_lines,
+)
 
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 SHARD_SECONDS = 11.0
@@ -33,7 +38,7 @@ GRAPHS = int(1.4 * GIB)
 WORKSPACE = int(0.6 * GIB)  # of the attention of each draft step, beside the pool that the memory fraction pays for
 
 
-def start(launch: Launch, available: Callable[[], int], port_taken: Callable[[], bool]) -> Script:
+def script_start(launch: SimLaunch, available: Callable[[], int], port_taken: Callable[[], bool]) -> Script:
     """Yield the start; ``available`` is MemAvailable now (on a GB10 SGLang prints it as "avail mem")."""
 
     def avail() -> str:
@@ -57,10 +62,10 @@ def start(launch: Launch, available: Callable[[], int], port_taken: Callable[[],
     )
     yield from _weights(launch, avail)
     yield Gather()
-    tokens = yield from _pool(launch, before, available, avail)
-    yield from _graphs(launch, avail)
+    tokens = yield from _script_kv_pool(launch, before, available, avail)
+    yield from _script_cuda_graphs(launch, avail)
     if launch.draft_tokens and not launch.is_ngram:
-        yield from _draft(launch, avail)
+        yield from _script_draft_model(launch, avail)
     if launch.rank > 0:
         yield Say(
             3, f"{_tag(launch)} Dummy health check server started in background thread at {launch.host}:{launch.port}"
@@ -69,11 +74,11 @@ def start(launch: Launch, available: Callable[[], int], port_taken: Callable[[],
     yield from _serve(launch, tokens, available, port_taken)
 
 
-def _tag(launch: Launch) -> str:
+def _tag(launch: SimLaunch) -> str:
     return f"[{NOW}]" if launch.nodes == 1 else f"[{NOW} TP{launch.rank}]"
 
 
-def _server_args(launch: Launch) -> str:
+def _server_args(launch: SimLaunch) -> str:
     spec = "None"
     if launch.draft_tokens:
         spec = "'NGRAM'" if launch.is_ngram else f"'EAGLE', speculative_num_steps={launch.draft_tokens}"
@@ -84,7 +89,7 @@ def _server_args(launch: Launch) -> str:
     )
 
 
-def _weights(launch: Launch, avail: Callable[[], str]) -> Script:
+def _weights(launch: SimLaunch, avail: Callable[[], str]) -> Script:
     yield Say(4, f"{_tag(launch)} Load weight begin. {avail()}")
     size, total = launch.weights // launch.shards, launch.shards
     if launch.rank == 0:
@@ -92,7 +97,7 @@ def _weights(launch: Launch, avail: Callable[[], str]) -> Script:
     for done in range(1, total + 1):
         yield Load(SHARD_SECONDS, done, total, size)
         if launch.rank == 0:
-            times = bar_times(done, total, SHARD_SECONDS)
+            times = format_bar_times(done, total, SHARD_SECONDS)
             yield Say(
                 0,
                 f"\rMulti-thread loading shards: {done * 100 // total:>3}% Completed | {done}/{total} {times}",
@@ -109,9 +114,9 @@ def _weights(launch: Launch, avail: Callable[[], str]) -> Script:
     )
 
 
-def _pool(
-    launch: Launch, before: int, available: Callable[[], int], avail: Callable[[], str]
-) -> Generator[Step, None, int]:
+def _script_kv_pool(
+    launch: SimLaunch, before: int, available: Callable[[], int], avail: Callable[[], str]
+) -> Generator[ScriptStep, None, int]:
     """Yield the making of the cache; return how many tokens it holds."""
     pool = available() - int(before * (1 - launch.fraction))
     if pool <= 0:
@@ -133,7 +138,7 @@ def _pool(
     return tokens
 
 
-def _graphs(launch: Launch, avail: Callable[[], str]) -> Script:
+def _script_cuda_graphs(launch: SimLaunch, avail: Callable[[], str]) -> Script:
     tag = _tag(launch)
     yield Say(6, f"{tag} Capture cuda graph begin. This can take up to several minutes. {avail()}")
     yield Say(0, f"{tag} Capture cuda graph bs {list(BATCH_SIZES)}")
@@ -142,14 +147,14 @@ def _graphs(launch: Launch, avail: Callable[[], str]) -> Script:
         yield Grow(6.5 if done else 0, gpu=GRAPHS // total if done else 0)
         if launch.rank == 0:
             size, free = BATCH_SIZES[max(0, total - 1 - done)], avail().removeprefix("avail mem=")
-            bar = f"{done * 100 // total:>3}%|{drawn(done, total)}| {done}/{total} {bar_times(done, total, 6.5)}"
+            bar = f"{done * 100 // total:>3}%|{format_bar(done, total)}| {done}/{total} {format_bar_times(done, total, 6.5)}"
             yield Say(0, f"\rCapturing batches (bs={size} avail_mem={free}): {bar}", end="")
     if launch.rank == 0:
         yield Say(0, "")
     yield Say(1, f"{tag} Capture cuda graph end. Time elapsed: {6.5 * total:.2f} s. mem usage=1.40 GB. {avail()}.")
 
 
-def _draft(launch: Launch, avail: Callable[[], str]) -> Script:
+def _script_draft_model(launch: SimLaunch, avail: Callable[[], str]) -> Script:
     tag = _tag(launch)
     yield Say(2, f"{tag} Load weight begin. {avail()}")
     yield Grow(9, gpu=int(0.5 * GIB))
@@ -161,14 +166,14 @@ def _draft(launch: Launch, avail: Callable[[], str]) -> Script:
     yield Say(12, f"{tag} Capture draft extend cuda graph end. Time elapsed: 12.30 s. mem usage=0.18 GB. {avail()}.")
 
 
-def _serve(launch: Launch, tokens: int, available: Callable[[], int], port_taken: Callable[[], bool]) -> Script:
+def _serve(launch: SimLaunch, tokens: int, available: Callable[[], int], port_taken: Callable[[], bool]) -> Script:
     free = available() / GIB
     yield Say(
         4,
         f"[{NOW}] max_total_num_tokens={tokens}, chunked_prefill_size=8192, max_prefill_tokens=16384, "
         f"max_running_requests=48, context_len={launch.context}, available_gpu_mem={free:.2f} GB",
     )
-    yield from say_all(
+    yield from write_lines(
         4,
         [
             f"[{NOW}] INFO:     Started server process [1]",
@@ -177,7 +182,7 @@ def _serve(launch: Launch, tokens: int, available: Callable[[], int], port_taken
         ],
     )
     if port_taken():
-        yield Say(1, f"[{NOW}] {bind_error(launch)}")
+        yield Say(1, f"[{NOW}] {port_in_use_message(launch)}")
         yield Exit(1)
     yield Listen(ready=False)
     yield Say(0, f"[{NOW}] INFO:     Uvicorn running on http://{launch.host}:{launch.port} (Press CTRL+C to quit)")
@@ -193,7 +198,7 @@ def _serve(launch: Launch, tokens: int, available: Callable[[], int], port_taken
     yield Say(0, f"[{NOW}] The server is fired up and ready to roll!")
 
 
-def out_of_memory(launch: Launch, wanted: int, free: int, held: int) -> Script:
+def script_out_of_memory(launch: SimLaunch, wanted: int, free: int, held: int) -> Script:
     """Yield the end of a start that did not get ``wanted`` bytes."""
     yield Say(0, "")  # tqdm leaves its bar
     yield Say(1, f"{_tag(launch)} Scheduler hit an exception: Traceback (most recent call last):")
@@ -201,25 +206,28 @@ def out_of_memory(launch: Launch, wanted: int, free: int, held: int) -> Script:
         0, '  File "/sgl-workspace/sglang/python/sglang/srt/managers/scheduler.py", line 3120, in run_scheduler_process'
     )
     yield Say(0, "    scheduler = Scheduler(")
-    yield Say(0, f"torch.OutOfMemoryError: {cuda_out_of_memory(wanted, free, held)}")
+    yield Say(0, f"torch.OutOfMemoryError: {cuda_oom_message(wanted, free, held)}")
     yield Say(0, "")
     yield Say(1, f"[{NOW}] Received sigquit from a child process. It usually means the child failed.")
     yield Exit(1)
 
 
-def alone(launch: Launch, have: int, of: int) -> Script:
+def script_peers_missing(launch: SimLaunch, have: int, of: int) -> Script:
     """Yield the end of a rank whose others did not come: torch's store gives up."""
     joining = launch.joining
     assert joining is not None
     yield from _scheduler_failure(
-        launch, no_head(STORE_FOR, joining.place) if launch.rank else nobody_joined(STORE_FOR, have, of)
+        launch,
+        head_unreachable_message(STORE_FOR, joining.place)
+        if launch.rank
+        else store_timeout_message(STORE_FOR, have, of),
     )
 
 
-def apart(launch: Launch, loss: Loss) -> Script:
+def script_peer_lost(launch: SimLaunch, loss: RankLoss) -> Script:
     """Yield the end of a rank that lost another."""
-    if loss.how is How.CUT:
-        yield Say(STORE_FOR, collective_timeout(launch.rank))
+    if loss.how is LossReason.CUT:
+        yield Say(STORE_FOR, nccl_timeout_message(launch.rank))
         yield Say(
             1,
             f"{_tag(launch)} Scheduler watchdog timeout (self.watchdog_timeout=300, self.soft=False)",
@@ -228,10 +236,10 @@ def apart(launch: Launch, loss: Loss) -> Script:
         yield Exit(137)
     else:
         yield Say(2, "")
-        yield from _scheduler_failure(launch, closed(loss.address))
+        yield from _scheduler_failure(launch, gloo_closed_message(loss.address))
 
 
-def _scheduler_failure(launch: Launch, last: str) -> Script:
+def _scheduler_failure(launch: SimLaunch, last: str) -> Script:
     yield Say(0, f"{_tag(launch)} Scheduler hit an exception: Traceback (most recent call last):")
     yield Say(
         0, '  File "/sgl-workspace/sglang/python/sglang/srt/managers/scheduler.py", line 3120, in run_scheduler_process'
@@ -242,15 +250,15 @@ def _scheduler_failure(launch: Launch, last: str) -> Script:
     yield Exit(137)
 
 
-def bad_flag(launch: Launch) -> Script:
+def script_bad_flag(launch: SimLaunch) -> Script:
     """Yield argparse's answer to a flag that does not exist."""
     yield Say(11, "usage: sglang serve [-h] --model-path MODEL_PATH [--tokenizer-path TOKENIZER_PATH]")
     yield Say(0, "                    [--host HOST] [--port PORT] [--tp-size TENSOR_PARALLEL_SIZE]")
-    yield Say(0, f"sglang serve: error: unrecognized arguments: {unknown_flag(launch)}")
+    yield Say(0, f"sglang serve: error: unrecognized arguments: {pick_unknown_flag(launch)}")
     yield Exit(2)
 
 
-def farewell(launch: Launch) -> Script:
+def script_shut_down(launch: SimLaunch) -> Script:
     """Yield what a SIGTERM brings: this version ends itself with SIGKILL, so a clean stop has exit code 137."""
     yield Say(0, f"{_tag(launch)} SIGTERM received. signum=None frame=None. Draining requests and shutting down...")
     yield Say(

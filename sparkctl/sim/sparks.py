@@ -12,14 +12,14 @@ from typing import Self
 
 import asyncssh
 
-from sparkctl.sim.cabling import FABRIC, address, fabric_of
-from sparkctl.sim.clock import Pace, SimClock
-from sparkctl.sim.dockerd import Dockerd
+from sparkctl.sim.cabling import FABRIC, build_rank_network, interface_address
+from sparkctl.sim.clock import SimClock, SimPace
+from sparkctl.sim.dockerd import SimDockerDaemon
 from sparkctl.sim.guard import SimGuard
-from sparkctl.sim.haste import come, hurry
-from sparkctl.sim.node import USER, Fault, NodeOptions, SimNode
+from sparkctl.sim.haste import fast_forward_while_busy, send_requests_when_ready
+from sparkctl.sim.node import USER, EngineFault, SimNode, SimNodeOptions
 from sparkctl.sim.scenarios import SCENARIOS
-from sparkctl.sim.sshd import Sshd
+from sparkctl.sim.sshd import SimSshServer
 
 DEMO_SPEED = 42.0  # simulated seconds in a real one at speed 1: a seven minutes' start takes ten seconds
 
@@ -40,23 +40,23 @@ class SimulatedSparks:
         speed: float = 1.0,
         decode_speed: float = 1.0,
         nodes: Sequence[str] = ("spark1", "spark2"),
-        options: Mapping[str, NodeOptions] | None = None,
+        options: Mapping[str, SimNodeOptions] | None = None,
         faults: Mapping[str, str] | None = None,
         clock: SimClock | None = None,
         haste: float | None = None,
     ) -> None:
         if scenario not in SCENARIOS:
             raise ValueError(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
-        pace = self.pace = Pace(speed * DEMO_SPEED, decode_speed, clock or SimClock())
+        pace = self.pace = SimPace(speed * DEMO_SPEED, decode_speed, clock or SimClock())
         self.scenario = scenario
         self.nodes = {name: SimNode(name, pace, seed, (options or {}).get(name)) for name in nodes}
-        self.fabric = fabric_of(self.nodes)
+        self.fabric = build_rank_network(self.nodes)
         for name, fault in (faults or {}).items():
-            self.nodes[name].fault = Fault(fault)
-        self.docker: dict[str, Dockerd] = {}
+            self.nodes[name].fault = EngineFault(fault)
+        self.docker: dict[str, SimDockerDaemon] = {}
         self.guards: dict[str, SimGuard] = {}
         self.ports: dict[str, int] = {}
-        self.sshd: dict[str, Sshd] = {}
+        self.sshd: dict[str, SimSshServer] = {}
         self._haste = haste
         self._hurrying: asyncio.Task[None] | None = None
         self._directory: tempfile.TemporaryDirectory[str] | None = None
@@ -107,11 +107,11 @@ class SimulatedSparks:
         hosts = []
         for name, node in self.nodes.items():
             host_key = asyncssh.generate_private_key("ssh-ed25519")
-            node.address = address(node, next(iter(FABRIC.values()))) or node.address
+            node.address = interface_address(node, next(iter(FABRIC.values()))) or node.address
             node.is_cabled = lambda: not self.fabric.is_cut
-            self.docker[name] = Dockerd(node, self.fabric)
+            self.docker[name] = SimDockerDaemon(node, self.fabric)
             node.guard = self.guards[name] = SimGuard(node, self.docker[name])
-            self.sshd[name] = Sshd(node, self.docker[name], self.guards[name], host_key, client)
+            self.sshd[name] = SimSshServer(node, self.docker[name], self.guards[name], host_key, client)
             self.ports[name] = await self.sshd[name].listen()
             hosts.append(f"[127.0.0.1]:{self.ports[name]} {host_key.export_public_key().decode().strip()}\n")
         self.known_hosts.write_text("".join(hosts), encoding="utf-8")
@@ -119,8 +119,10 @@ class SimulatedSparks:
         await SCENARIOS[self.scenario](list(self.docker.values()))
         if self._haste is not None:
             for docker in self.docker.values():
-                docker.visitors = come
-            self._hurrying = asyncio.create_task(hurry(self.pace.clock, self._haste, list(self.docker.values())))
+                docker.visitors = send_requests_when_ready
+            self._hurrying = asyncio.create_task(
+                fast_forward_while_busy(self.pace.clock, self._haste, list(self.docker.values()))
+            )
         return self
 
     async def __aexit__(

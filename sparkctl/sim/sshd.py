@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 import asyncssh
 
-from sparkctl.sim.docker_api import VERSION, api_of
-from sparkctl.sim.dockerd import Dockerd
+from sparkctl.sim.docker_api import VERSION, build_docker_api
+from sparkctl.sim.dockerd import SimDockerDaemon
 from sparkctl.sim.guard import SOCKET, SimGuard
-from sparkctl.sim.http import Handler, serve
+from sparkctl.sim.http import RequestHandler, serve_connection
 from sparkctl.sim.node import USER, SimNode
-from sparkctl.sim.shell import Streams, run
+from sparkctl.sim.shell import CommandStreams, run_command
 
 DOCKER_SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
-Attendant = Callable[["asyncssh.SSHReader[bytes]", "asyncssh.SSHWriter[bytes]"], Awaitable[None]]
+ForwardHandler = Callable[["asyncssh.SSHReader[bytes]", "asyncssh.SSHWriter[bytes]"], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class SecondFactor:
+class KeyboardInteractiveLogin:
     """What is asked in place of a key: (text, whether what is typed may be seen) each, and what is right."""
 
     prompts: tuple[tuple[str, bool], ...]
@@ -29,11 +29,16 @@ class SecondFactor:
     instructions: str = ""
 
 
-class Sshd:
+class SimSshServer:
     """``client`` is the one key that is let in, as the node's user and nobody else; with a ``second_factor`` no key is."""
 
     def __init__(
-        self, node: SimNode, docker: Dockerd, guard: SimGuard, host_key: asyncssh.SSHKey, client: asyncssh.SSHKey
+        self,
+        node: SimNode,
+        docker: SimDockerDaemon,
+        guard: SimGuard,
+        host_key: asyncssh.SSHKey,
+        client: asyncssh.SSHKey,
     ) -> None:
         self.node = node
         self.docker = docker
@@ -41,7 +46,7 @@ class Sshd:
         self.host_key = host_key
         self.authorized = asyncssh.import_authorized_keys(client.export_public_key().decode())
         self.logins: set[asyncssh.SSHServerConnection] = set()
-        self.second_factor: SecondFactor | None = None
+        self.second_factor: KeyboardInteractiveLogin | None = None
         self.forwards_tcp = True
         self.asked = 0  # how often the second factor was asked for
         self._acceptor: asyncssh.SSHAcceptor | None = None
@@ -49,7 +54,7 @@ class Sshd:
     async def listen(self) -> int:
         """Open a port on 127.0.0.1 and return it."""
         self._acceptor = await asyncssh.create_server(
-            lambda: _Login(self),
+            lambda: SimSshConnection(self),
             "127.0.0.1",
             0,
             server_host_keys=[self.host_key],
@@ -64,11 +69,11 @@ class Sshd:
     async def _execute(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
         status = 255
         with suppress(asyncssh.Error, OSError):
-            streams = Streams(process.stdin, process.stdout, process.stderr)
-            status = await run(self.node, process.command or "", streams)
+            streams = CommandStreams(process.stdin, process.stdout, process.stderr)
+            status = await run_command(self.node, process.command or "", streams)
         process.exit(status)
 
-    def cut(self) -> None:
+    def drop_connections(self) -> None:
         """Break every connection at once, as a lost link does; the port stays open."""
         for login in list(self.logins):
             login.abort()
@@ -77,14 +82,14 @@ class Sshd:
         """Stop listening and end every connection."""
         if self._acceptor is not None:
             self._acceptor.close()
-            self.cut()
+            self.drop_connections()
             await self._acceptor.wait_closed()
 
 
-class _Login(asyncssh.SSHServer):
+class SimSshConnection(asyncssh.SSHServer):
     """One connection to a node."""
 
-    def __init__(self, sshd: Sshd) -> None:
+    def __init__(self, sshd: SimSshServer) -> None:
         self._sshd = sshd
         self._connection: asyncssh.SSHServerConnection | None = None
 
@@ -117,26 +122,26 @@ class _Login(asyncssh.SSHServer):
         factor = self._sshd.second_factor
         return factor is not None and username == USER and tuple(responses) == factor.answers
 
-    def unix_connection_requested(self, dest_path: str) -> Attendant:
+    def unix_connection_requested(self, dest_path: str) -> ForwardHandler:
         guard = self._sshd.guard
         if dest_path == SOCKET and guard.is_running:
-            return guard.attend
+            return guard.serve_client
         if dest_path not in DOCKER_SOCKETS or not self._sshd.node.options.docker_member:
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "open failed")
-        return _attendant(api_of(self._sshd.docker), f"Docker/{VERSION} (linux)")
+        return _build_forward_handler(build_docker_api(self._sshd.docker), f"Docker/{VERSION} (linux)")
 
-    def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> Attendant:
+    def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> ForwardHandler:
         if not self._sshd.forwards_tcp:
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, "open failed")
         handler = self._sshd.node.ports.get(dest_port)
         if handler is None or dest_host not in ("127.0.0.1", "localhost", self._sshd.node.name):
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "Connection refused")
-        return _attendant(handler, "uvicorn")
+        return _build_forward_handler(handler, "uvicorn")
 
 
-def _attendant(handler: Handler, server: str) -> Attendant:
+def _build_forward_handler(handler: RequestHandler, server: str) -> ForwardHandler:
     async def attend(reader: asyncssh.SSHReader[bytes], writer: asyncssh.SSHWriter[bytes]) -> None:
         with suppress(asyncssh.Error):
-            await serve(reader, writer, handler, server)
+            await serve_connection(reader, writer, handler, server)
 
     return attend

@@ -112,18 +112,20 @@ class Exit:
     oom_killed: bool = False
 
 
-Step = Say | Load | Grow | Leak | Listen | Open | Join | Depend | Gather | Raise | Cut | Follow | Free | Hang | Exit
+ScriptStep = (
+    Say | Load | Grow | Leak | Listen | Open | Join | Depend | Gather | Raise | Cut | Follow | Free | Hang | Exit
+)
 AT_ONCE = (Listen, Open, Join, Depend, Gather, Raise, Cut, Follow, Free, Hang, Exit)
-Script = Iterator[Step]
+Script = Iterator[ScriptStep]
 
 
-def say_all(after: float, lines: list[str], stream: str = "stderr") -> Script:
+def write_lines(after: float, lines: list[str], stream: str = "stderr") -> Script:
     """Yield several lines, the pause spread over them."""
     for line in lines:
         yield Say(after / len(lines), line, stream)
 
 
-def bar_times(done: int, total: int, seconds: float) -> str:
+def format_bar_times(done: int, total: int, seconds: float) -> str:
     """Return the bracket of a progress bar: elapsed, left and pace, as tqdm writes them."""
     if not done:
         return "[00:00<?, ?it/s]"
@@ -137,7 +139,7 @@ def _clock(seconds: float) -> str:
     return f"{minutes:02d}:{rest:02d}"
 
 
-def drawn(done: int, total: int, width: int = 10) -> str:
+def format_bar(done: int, total: int, width: int = 10) -> str:
     """Return the bar itself."""
     filled = done * width / total
     whole = int(filled)

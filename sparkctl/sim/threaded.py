@@ -14,7 +14,7 @@ from sparkctl.sim.sparks import SimulatedSparks
 
 
 @contextmanager
-def background(**settings: Any) -> Iterator[Path]:
+def run_in_background(**settings: Any) -> Iterator[Path]:
     """Open `SimulatedSparks(**settings)` in a thread; the value is the path of the config, for SPARKCTL_CONFIG."""
     opened: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Path]] = Future()
     thread = threading.Thread(target=_serve, args=(opened, settings), name="simulated-sparks", daemon=True)

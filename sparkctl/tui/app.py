@@ -16,48 +16,48 @@ from textual import events
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from sparkctl.core.actions import ACTIONS, Action, ActionId, Situation, key_name, there_are
-from sparkctl.core.together import end
+from sparkctl.core.actions import ACTIONS, Action, ActionContext, ActionId, list_enabled_actions, parse_key
+from sparkctl.core.together import cancel_and_wait
 from sparkctl.errors import SparkctlError
 from sparkctl.tui import screens
-from sparkctl.tui.config_watch import read_again
-from sparkctl.tui.deeds import Deeds
-from sparkctl.tui.keyboard import Keyboard
+from sparkctl.tui.config_watch import reload_config
+from sparkctl.tui.deeds import GlobalActions
+from sparkctl.tui.keyboard import KeyQueue
 from sparkctl.tui.layout import CSS
-from sparkctl.tui.orders import Orders
-from sparkctl.tui.overview import Overview
-from sparkctl.tui.screen import PanelScreen, bound
-from sparkctl.tui.selection import Selection
-from sparkctl.tui.setup import Setup
-from sparkctl.tui.speech import Speech
-from sparkctl.tui.terminal import Terminal, forget_much, look_no_more
-from sparkctl.tui.tones import DARK, LIGHT, styles
+from sparkctl.tui.orders import CommandDispatcher
+from sparkctl.tui.overview import OverviewScreen
+from sparkctl.tui.screen import PanelScreen, build_bindings
+from sparkctl.tui.selection import NodeSelection
+from sparkctl.tui.setup import PanelOptions
+from sparkctl.tui.speech import ToastApp
+from sparkctl.tui.terminal import StdoutDriver, freeze_gc, trim_render_caches
+from sparkctl.tui.tones import DARK, LIGHT, build_theme_styles
 
 if TYPE_CHECKING:
     from sparkctl.core.config import Config
-    from sparkctl.core.switch_course import SwitchCourse
+    from sparkctl.core.switch_course import SwitchProgress
     from sparkctl.model.node import Node, NodeName
-    from sparkctl.present.overview import Scene
-    from sparkctl.present.wrong import Wrong
-    from sparkctl.tui.room import Room
+    from sparkctl.present.overview import OverviewScreenModel
+    from sparkctl.present.wrong import NodeProblems
+    from sparkctl.tui.room import PanelController
 
 _TICK = 1.0  # seconds
 _PATIENCE = 2.0  # seconds for what goes on beside the keys to end
 _PAINTED = 0.5  # seconds after which the first picture is there, or another in its place
 
 
-class Panel(Speech):
+class PanelApp(ToastApp):
     """``run`` returns what goes on running, as sentences."""
 
     TITLE = "sparkctl"
-    BINDINGS: ClassVar[list[BindingType]] = bound(None)
+    BINDINGS: ClassVar[list[BindingType]] = build_bindings(None)
     ENABLE_COMMAND_PALETTE = False  # the panel has its own: plain, framed, of its actions alone
     NOTIFICATION_TIMEOUT = 5.0
     CSS = CSS
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: PanelOptions) -> None:
         colourless = bool(os.environ.get("NO_COLOR"))
-        super().__init__(driver_class=Terminal, ansi_color=True if colourless else None)
+        super().__init__(driver_class=StdoutDriver, ansi_color=True if colourless else None)
         self.register_theme(DARK)
         self.register_theme(LIGHT)
         self.setup = setup
@@ -67,17 +67,17 @@ class Panel(Speech):
         self.config_fault: SparkctlError | None = None  # of the file as it is now; what was read before it stays
         self._colourless = colourless
         self._sparks = setup.nodes
-        self._selection = Selection()
-        self._room: Room | None = None
-        self.keyboard = Keyboard(self)
-        self._deeds = Deeds(self)
-        self.orders = Orders(self)
+        self._selection = NodeSelection()
+        self._room: PanelController | None = None
+        self.keyboard = KeyQueue(self)
+        self._deeds = GlobalActions(self)
+        self.orders = CommandDispatcher(self)
         self._leaving = False
         self._has_begun = False
         self.room_made = asyncio.Event()
         self._beside: set[asyncio.Task[None]] = set()
         self.theme = setup.theme if setup.theme in self.available_themes else DARK.name
-        self.tones = styles(self.current_theme, colourless=colourless)
+        self.tones = build_theme_styles(self.current_theme, colourless=colourless)
 
     # --- what is shown ---
 
@@ -91,12 +91,14 @@ class Panel(Speech):
     @property
     def node(self) -> NodeName | None:
         """The selected one."""
-        return self._selection.node(self.names)
+        return self._selection.selected_node(self.names)
 
     @property
     def actions(self) -> tuple[Action, ...]:
         """The actions of this panel, with the operator's keys."""
-        return there_are(Situation(readonly=self.setup.readonly, screens=screens.AVAILABLE), self.setup.keys)
+        return list_enabled_actions(
+            ActionContext(readonly=self.setup.readonly, screens=screens.AVAILABLE_SCREENS), self.setup.keys
+        )
 
     def now(self) -> float:
         """Return the moment that is shown, unix seconds: in a recording its own."""
@@ -107,7 +109,7 @@ class Panel(Speech):
         """What the header says of whose time this is: a recording's, or a simulation's."""
         if self.setup.recording is not None:
             player = None if self._room is None else self._room.player
-            return "recording" if player is None else player.progress.words
+            return "recording" if player is None else player.progress.describe
         return "" if self.setup.badge is None else self.setup.badge()
 
     @property
@@ -116,7 +118,7 @@ class Panel(Speech):
         return "" if self._room is None else self._room.progress
 
     @property
-    def room(self) -> Room | None:
+    def room(self) -> PanelController | None:
         """What knows the nodes; None before the first picture."""
         return self._room
 
@@ -130,19 +132,19 @@ class Panel(Speech):
         """The screen that is seen, or that a dialog stands before."""
         return next((one for one in reversed(self.screen_stack) if isinstance(one, PanelScreen)), None)
 
-    def situation(self) -> Situation:
+    def build_action_context(self) -> ActionContext:
         """Return what the actions depend on."""
         names = self.names
         views = () if self._room is None else self._room.views(names)
-        now = Situation(
+        now = ActionContext(
             names, views, self.node, self._instance(), self.setup.readonly, self.setup.recording is not None,
-            screens.AVAILABLE, switch_left=None if self._room is None else self._room.switch_left,
-            journal=None if self._room is None else self._room.journals.left, own=self._own_switch,
+            screens.AVAILABLE_SCREENS, switch_left=None if self._room is None else self._room.switch_left,
+            journal=None if self._room is None else self._room.journals.abandoned_journal, own=self._own_switch,
         )  # fmt: skip
         now = now if self.front is None else self.front.selected(now)
-        return now if self._room is None else replace(now, is_troubled=self.wrong(now).is_more_than_findings)
+        return now if self._room is None else replace(now, is_troubled=self.node_problems(now).is_more_than_findings)
 
-    def wrong(self, now: Situation) -> Wrong:
+    def node_problems(self, now: ActionContext) -> NodeProblems:
         """Return what is wrong with the selected Spark, and with the config."""
         assert self._room is not None
         return self._room.wrong(now.node, now.view, self.config_fault)
@@ -152,17 +154,17 @@ class Panel(Speech):
         if self._room is None:
             return dict.fromkeys(self.names)
         store = self._room.bridge.store
-        return {name: store.guarded(name) if name in store.nodes else None for name in self.names}
+        return {name: store.get_guarded_instances(name) if name in store.nodes else None for name in self.names}
 
-    def scene(self, held: Scene | None = None) -> Scene | None:
+    def overview_screen_model(self, held: OverviewScreenModel | None = None) -> OverviewScreenModel | None:
         """Return the overview's content, None before anything can be known; a held one with what is chosen now."""
         if self._room is None:
             return None
         if held is not None:
             glances = tuple(replace(one, chosen=self._selection.instances.get(one.name)) for one in held.glances)
-            at = self._selection.at(len(glances))
+            at = self._selection.selected_index(len(glances))
             return replace(held, glances=glances, chosen=at, notices=self._room.notices.shown)
-        at = self._selection.at(len(self.names))
+        at = self._selection.selected_index(len(self.names))
         return self._room.scene(self.names, at, self._selection.instances, self._sparks, self.ascii_only)
 
     def _instance(self) -> str | None:
@@ -173,10 +175,10 @@ class Panel(Speech):
 
     def repaint(self) -> None:
         """Show the state as it is now, on the screen that can be seen, unless that is held."""
-        if self.is_running and (self.front is None or self.front.held_at is None):
-            self.moved()
+        if self.is_running and (self.front is None or self.front.frozen_at is None):
+            self.repaint_front_screen()
 
-    def moved(self) -> None:
+    def repaint_front_screen(self) -> None:
         """Paint the screen in front, a held one, too: the operator has done something, and sees it. Dialogs are left out: what
         is covered is up to date when it is seen again."""
         if self.front is not None:
@@ -186,7 +188,7 @@ class Panel(Speech):
 
     def get_default_screen(self) -> Screen[Any]:
         """Return the overview: nothing is mounted only to be covered."""
-        return Overview()
+        return OverviewScreen()
 
     def on_mount(self) -> None:
         """Paint first; ask the nodes when that is done."""
@@ -216,19 +218,19 @@ class Panel(Speech):
         self.room_made.set()
         self.set_interval(_TICK, self._tick)
         if not self.is_headless:  # of a process that is not the panel's alone, nothing is to be kept for good
-            look_no_more()
+            freeze_gc()
         self.repaint()
 
-    def minded(self, task: asyncio.Task[None]) -> None:
+    def stop_on_task_error(self, task: asyncio.Task[None]) -> None:
         """A defect of ours ends the panel and is said on the terminal afterwards, by whoever opened it."""
         if not task.cancelled() and (defect := task.exception()) is not None:
             self._handle_exception(defect)  # type: ignore[arg-type]
 
     def _tick(self) -> None:
-        forget_much()
+        trim_render_caches()
         if self._room is not None and not self._leaving:
-            self._room.bridge.changed()
-            read_again(self)
+            self._room.bridge.schedule_repaint()
+            reload_config(self)
 
     def take_config(self, config: Config) -> None:
         """Show the Sparks of another config, with its keys."""
@@ -237,12 +239,12 @@ class Panel(Speech):
         self._sparks = config.nodes
         self.setup = replace(self.setup, nodes=config.nodes, keys=config.keys, readonly=config.readonly)
         self._map_keys()
-        self._room.bridge.expect(self.names)
-        self._room.crew.follow(config.nodes)
+        self._room.bridge.add_nodes(self.names)
+        self._room.supervisor.follow(config.nodes)
 
     def _map_keys(self) -> None:
         own = {str(one.id): one.keys for one in ACTIONS} | dict(self.setup.keys)
-        self.set_keymap({name: ",".join(map(key_name, keys)) for name, keys in own.items() if keys})
+        self.set_keymap({name: ",".join(map(parse_key, keys)) for name, keys in own.items() if keys})
 
     def _fatal_error(self) -> None:
         """Close without a traceback: what it was is told as any defect is."""
@@ -250,7 +252,7 @@ class Panel(Speech):
         self._close_messages_no_wait()
 
     def _recolour(self, _: object) -> None:
-        self.tones = styles(self.current_theme, colourless=self._colourless)
+        self.tones = build_theme_styles(self.current_theme, colourless=self._colourless)
         if self.setup.keep_theme is not None and self._room is not None:
             self.setup.keep_theme(self.theme)
         for screen in self.screen_stack:
@@ -258,7 +260,7 @@ class Panel(Speech):
                 screen.recolour()
 
     @property
-    def _own_switch(self) -> SwitchCourse | None:
+    def _own_switch(self) -> SwitchProgress | None:
         """The switch that this panel does now."""
         return None if self._room is None else self._room.own_switch
 
@@ -273,21 +275,21 @@ class Panel(Speech):
         if (course := self._own_switch) is None:
             self.leave()
         else:
-            from sparkctl.tui.interrupting import ask_to_leave
+            from sparkctl.tui.interrupting import confirm_leave
 
-            ask_to_leave(self, course)
+            confirm_leave(self, course)
 
     async def _leave(self) -> None:
-        from sparkctl.tui.endings import parting  # it knows nodes, as the room does
+        from sparkctl.tui.endings import build_exit_summary  # it knows nodes, as the room does
 
-        said = () if self._room is None else parting(self._room, self.names)
+        said = () if self._room is None else build_exit_summary(self._room, self.names)
         self.exit(said + await self._end_all())
 
     async def _end_all(self) -> tuple[str, ...]:
         """End what goes on beside the keys, what starts something first; return what is left to be said."""
         self._leaving = True
         self.keyboard.close()
-        await end(self._beside - {asyncio.current_task()}, _PATIENCE)
+        await cancel_and_wait(self._beside - {asyncio.current_task()}, _PATIENCE)
         return () if self._room is None else await self._room.aclose()
 
     async def on_unmount(self) -> None:
@@ -298,7 +300,7 @@ class Panel(Speech):
         """Say on ctrl+c, which ends nothing here, what does."""
         course, key = self._own_switch, self._ways_out[0] if self._ways_out else "q"
         left = "engines go on running" if course is None else f"its switch to {course.instance} is left where it is"
-        self.say(f"{key} ends the panel; {left}")
+        self.show_toast(f"{key} ends the panel; {left}")
 
     async def action_quit(self) -> None:
         """Be Textual's own way out, too."""
@@ -309,14 +311,14 @@ class Panel(Speech):
     @property
     def _ways_out(self) -> tuple[str, ...]:
         """The keys that end the panel from anywhere."""
-        return next(tuple(map(key_name, one.keys)) for one in self.actions if one.id is ActionId.QUIT_AT_ONCE)
+        return next(tuple(map(parse_key, one.keys)) for one in self.actions if one.id is ActionId.QUIT_AT_ONCE)
 
     async def on_event(self, event: events.Event) -> None:
         """Take keys one at a time; a click is for what is seen, and not for a dialog that is still to come."""
         if isinstance(event, events.Key) and not event.is_printable and event.key in self._ways_out:
             self.ask_to_leave()  # also where a palette or a field would keep the key for itself
         elif isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded:
-            self.keyboard.take(event)
+            self.keyboard.put_event(event)
         elif not (isinstance(event, events.MouseEvent) and (self.keyboard.is_opening or self._leaving)):
             await super().on_event(event)
 
@@ -326,82 +328,84 @@ class Panel(Speech):
 
     # --- actions ---
 
-    def act(self, name: str) -> None:
+    def perform_action(self, name: str) -> None:
         """Do an action, or say why it cannot be done now."""
         front = self.front
         one = next((one for one in (self.actions if front is None else front.actions) if one.id == name), None)
         if one is None:
             if self.setup.readonly and any(each.id == name and each.changes for each in ACTIONS):
-                self.say("this panel is read-only: it changes nothing on any Spark")
+                self.show_toast("this panel is read-only: it changes nothing on any Spark")
             return
-        if why := one.why_not(self.situation()):
-            self.say(why)
+        if why := one.why_not(self.build_action_context()):
+            self.show_toast(why)
             return
         what = one.id.name.lower()
-        getattr(front, f"do_{what}", getattr(self._deeds, f"do_{what}", self._deeds.do))(one)
+        getattr(front, f"do_{what}", getattr(self._deeds, f"do_{what}", self._deeds.perform_action))(one)
 
     def action_act(self, name: str) -> None:
         """Be called by keys."""
-        self.act(name)
+        self.perform_action(name)
 
     def choose(self, index: int) -> None:
         """Select a Spark."""
-        self._selection.choose(index, len(self.names))
-        self.moved()
+        self._selection.select_node(index, len(self.names))
+        self.repaint_front_screen()
 
     def choose_next(self, by: int) -> None:
         """Select another Spark; after the last comes the first."""
-        self.choose((self._selection.at(len(self.names)) + by) % len(self.names))
+        self.choose((self._selection.selected_index(len(self.names)) + by) % len(self.names))
 
     def choose_instance(self, by: int) -> None:
         """Select another instance of the selected Spark."""
         names = [] if self._room is None or self.node is None else self._room.instances(self.node)
         if names and self.node is not None:
-            self._selection.choose_instance(self.node, names, by)
-            self.moved()
+            self._selection.move_instance(self.node, names, by)
+            self.repaint_front_screen()
 
     def pause(self) -> None:
         """Hold the picture that is seen, or let it go on."""
         if self._room is not None and self._room.player is not None:
             self._room.player.pause()
         elif self.front is not None:
-            self.front.hold()
-        self.moved()
+            self.front.freeze()
+        self.repaint_front_screen()
 
     def prefer(self, node: NodeName, instance: str) -> None:
         """Let this instance be the one that is selected on its node."""
-        self._selection.prefer(node, instance)
+        self._selection.select_instance(node, instance)
 
     # --- what it is told to do ---
 
-    def open(self, name: str, now: Situation | None = None) -> None:
+    def open(self, name: str, now: ActionContext | None = None) -> None:
         """Open a screen for a situation, this one unless given, or go back to it where it is open."""
-        places = [screen.PLACE if isinstance(screen, PanelScreen) else None for screen in self.screen_stack]
+        places = [screen.SCREEN_ID if isinstance(screen, PanelScreen) else None for screen in self.screen_stack]
         if name not in places:
-            self.keyboard.hold_for(self.push_screen(screens.make(name, now or self.situation())))
+            self.keyboard.hold_until_mounted(
+                self.push_screen(screens.create_screen(name, now or self.build_action_context()))
+            )
             return
         for _ in places[places.index(name) + 1 :]:
             self.pop_screen()
 
-    def command(self, words: Sequence[str]) -> None:
+    def run_command_line(self, words: Sequence[str]) -> None:
         """Do what a command line says; why it cannot be done is said."""
         try:
-            self.orders.give(words)
+            self.orders.dispatch(words)
         except SparkctlError as error:
-            self.refuse(error)
+            self.show_error(error)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Let something go on beside the keys; a defect in it is the panel's."""
         task = asyncio.create_task(work)
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)
-        task.add_done_callback(self.minded)
+        task.add_done_callback(self.stop_on_task_error)
         return task
 
-    def opening(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn_dialog_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Let something go on that opens a dialog at its end: what is typed meanwhile is for that."""
-        self.keyboard.wait_for(self.spawn(work))
+        self.keyboard.hold_until_done(self.spawn(work))
 
-    def away(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn_terminal_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Let something go on that gives the terminal to another program: what is typed until then is nobody's."""
-        self.keyboard.leave_to(self.spawn(work))
+        self.keyboard.suspend_until(self.spawn(work))

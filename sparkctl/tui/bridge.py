@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from sparkctl.core.live import Store, Topic, What
+from sparkctl.core.live import Store, Topic, TopicKind
 from sparkctl.model.events import (
+    CommandEnded,
     ContainersListed,
-    Ended,
     Event,
     LogArrived,
     NodeStateChanged,
@@ -19,65 +19,65 @@ from sparkctl.model.events import (
 )
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.present.happened import Happening, appeared, happening, refusal
-from sparkctl.present.overview import LastLine
+from sparkctl.present.happened import EventLogEntry, describe_container_changes, describe_event, describe_refusal
+from sparkctl.present.overview import RecentLogLine
 
 AT_MOST = 0.2  # seconds between two paintings
 AT_REST = 0.5  # while nothing but figures moves
-_AT_ONCE = (What.STATE, What.PHASE, What.LOG, What.INSTANCES, What.FINDINGS, What.SWITCH)
+_AT_ONCE = (TopicKind.STATE, TopicKind.PHASE, TopicKind.LOG, TopicKind.INSTANCES, TopicKind.FINDINGS, TopicKind.SWITCH)
 _LINES = 40
 _HAPPENED = 20
 
 
-class Bridge:
+class RepaintScheduler:
     """Holds the one store of the panel. ``repaint`` is called on the loop, never from within `take`."""
 
     def __init__(self, nodes: Iterable[NodeName], now: Callable[[], float], repaint: Callable[[], None]) -> None:
         self.store = Store(nodes, now())
         self._now = now
-        self.lines: deque[LastLine] = deque(maxlen=_LINES)
-        self.happened: deque[Happening] = deque(maxlen=_HAPPENED)
+        self.lines: deque[RecentLogLine] = deque(maxlen=_LINES)
+        self.event_log: deque[EventLogEntry] = deque(maxlen=_HAPPENED)
         self._phases: dict[tuple[NodeName, str], Phase] = {}  # of which it was told
         self._listed: set[NodeName] = set()  # whose containers were listed once
-        self.ends: dict[tuple[str, str], Ended] = {}  # how starts ended, by node and instance
+        self.start_results: dict[tuple[str, str], CommandEnded] = {}  # how starts ended, by node and instance
         self._repaint = repaint
         self._handle: asyncio.TimerHandle | None = None
         self._due = 0.0
         self._painted = 0.0
         self._in_bar = False
 
-    def take(self, event: Event) -> None:
+    def apply_event(self, event: Event) -> None:
         """Take in an event, from whichever task it comes."""
         topics = self.store.apply(event)
-        self._note(_back(event, topics))
+        self._append_event_log(_as_reconnect_event(event, topics))
         if isinstance(event, LogArrived):
             for line in event.lines[-_LINES:]:
-                self._read(LastLine(event.node, event.instance, line.text))
-        elif isinstance(event, Ended) and event.node and event.instance and event.verdict:
-            self.ends[event.node, event.instance] = event
+                self._append_log_line(RecentLogLine(event.node, event.instance, line.text))
+        elif isinstance(event, CommandEnded) and event.node and event.instance and event.verdict:
+            self.start_results[event.node, event.instance] = event
         elif isinstance(event, PhaseChanged):
-            self.ends.pop((event.node, event.instance), None)
+            self.start_results.pop((event.node, event.instance), None)
         elif not topics and not isinstance(event, NodeStateChanged):
             return
-        self.changed(topics)
+        self.schedule_repaint(topics)
 
     def rewind(self) -> None:
         """Know nothing again."""
         self.store = Store((), self._now())
         self.lines.clear()
-        self.ends.clear()
-        self.happened.clear()
+        self.start_results.clear()
+        self.event_log.clear()
         self._phases.clear()
         self._listed.clear()
         self._in_bar = False
 
-    def expect(self, nodes: Iterable[NodeName]) -> None:
+    def add_nodes(self, nodes: Iterable[NodeName]) -> None:
         """Have a place for nodes that nothing is known of yet."""
         for name in nodes:
             if name not in self.store.nodes:
-                self.take(NodeStateChanged(self._now(), name, NodeState.UNKNOWN))
+                self.apply_event(NodeStateChanged(self._now(), name, NodeState.UNKNOWN))
 
-    def changed(self, topics: Iterable[Topic] = ()) -> None:
+    def schedule_repaint(self, topics: Iterable[Topic] = ()) -> None:
         """Let the screen be painted soon: sooner where a state changed than where figures moved."""
         pause = AT_MOST if any(topic.what in _AT_ONCE for topic in topics) else AT_REST
         loop = asyncio.get_running_loop()
@@ -89,26 +89,26 @@ class Bridge:
         self._due = due
         self._handle = loop.call_at(due, self._paint)
 
-    def _note(self, event: Event) -> None:
+    def _append_event_log(self, event: Event) -> None:
         """Keep what happened, unless the last word about the same thing was the same."""
         if isinstance(event, ContainersListed) and event.known:
-            listed = replace(event, instances=self.store.last(event.node).instances)
-            self.happened += appeared(listed, self._phases, is_first=event.node not in self._listed)
+            listed = replace(event, instances=self.store.get_last_known_view(event.node).instances)
+            self.event_log += describe_container_changes(listed, self._phases, is_first=event.node not in self._listed)
             self._listed.add(event.node)
         elif isinstance(event, PhaseChanged):
             self._phases[event.node, event.instance] = event.phase
-        new = happening(event)
+        new = describe_event(event)
         if new is None:
             return
-        last = next((one for one in reversed(self.happened) if (one.node, one.what) == (new.node, new.what)), None)
+        last = next((one for one in reversed(self.event_log) if (one.node, one.what) == (new.node, new.what)), None)
         if last is None and isinstance(event, NodeStateChanged) and event.state is NodeState.OK:
             return  # it never was away: somebody has made a connection of their own
-        if last is not None and new.is_of(last):
-            self.happened.remove(last)
-        if last is None or not last.is_as(new):
-            self.happened.append(new)
+        if last is not None and new.replaces(last):
+            self.event_log.remove(last)
+        if last is None or not last.repeats(new):
+            self.event_log.append(new)
 
-    def _read(self, line: LastLine) -> None:
+    def _append_log_line(self, line: RecentLogLine) -> None:
         """Keep a line; of a progress bar, which rewrites its line, only as it stands now."""
         text = line.text.rstrip("\r\n")
         head, rewritten, now = text.rpartition("\r")
@@ -118,21 +118,21 @@ class Bridge:
             self.lines.pop()
         self._in_bar = bool(rewritten)
         prefix = head.partition("\r")[0] if rewritten else ""
-        self.lines.append(LastLine(line.node, line.instance, prefix + now))
+        self.lines.append(RecentLogLine(line.node, line.instance, prefix + now))
 
-    def learn(self, end: Ended) -> None:
+    def set_start_result(self, end: CommandEnded) -> None:
         """Keep how something ended that was not watched here."""
         if end.node is not None and end.instance is not None:
-            self.ends[end.node, end.instance] = end
+            self.start_results[end.node, end.instance] = end
 
-    def ends_on(self, node: NodeName) -> dict[str, Ended]:
+    def ends_on(self, node: NodeName) -> dict[str, CommandEnded]:
         """Return how starts on a node ended, by instance."""
-        return {instance: end for (name, instance), end in self.ends.items() if name == node}
+        return {instance: end for (name, instance), end in self.start_results.items() if name == node}
 
-    def refused(self, ended: Ended, words: Sequence[str], node: NodeName | None) -> None:
+    def refused(self, ended: CommandEnded, words: Sequence[str], node: NodeName | None) -> None:
         """Keep that a command line was refused, and why, among what happened."""
         if (where := NodeName(ended.node) if ended.node else node) is not None:
-            self.happened.append(refusal(ended, words, where))
+            self.event_log.append(describe_refusal(ended, words, where))
 
     def close(self) -> None:
         """Tell nothing more."""
@@ -146,8 +146,8 @@ class Bridge:
         self._repaint()
 
 
-def _back(event: Event, topics: Iterable[Topic]) -> Event:
+def _as_reconnect_event(event: Event, topics: Iterable[Topic]) -> Event:
     """Return a node's first sample after it was away as what it tells: that the node answers."""
-    if isinstance(event, SampleArrived) and any(topic.what is What.STATE for topic in topics):
+    if isinstance(event, SampleArrived) and any(topic.what is TopicKind.STATE for topic in topics):
         return NodeStateChanged(event.ts, event.node, NodeState.OK)
     return event

@@ -14,22 +14,22 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from sparkctl.core.serving import VALUED, meant
-from sparkctl.present.results import refusal_rows
-from sparkctl.present.spans import Row, Span, Tone, cut, row, said
-from sparkctl.tui.sheet import Sheet
+from sparkctl.present.results import render_refused_line
+from sparkctl.present.spans import Span, TextRow, TextStyle, make_row, sanitized, truncate_row
+from sparkctl.tui.sheet import TextSurface
 
 if TYPE_CHECKING:
     from sparkctl.errors import SparkctlError
-    from sparkctl.tui.app import Panel
-    from sparkctl.tui.setup import Commands
+    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.setup import CommandParser
 
 _SHOWN = 6
 
 
-OF_INSTANCES = ("down", "logs", "diagnose")  # verbs that are about what is there
+INSTANCE_VERBS = ("down", "logs", "diagnose")  # verbs that are about what is there
 
 
-class CommandLine(ModalScreen[str]):
+class CommandLineDialog(ModalScreen[str]):
     """Gives the line that was typed; None where it was left. ``refused``: why ``line`` was, which is there to be edited.
     ``instances`` gives what a verb may be about, what is selected first."""
 
@@ -42,7 +42,7 @@ class CommandLine(ModalScreen[str]):
     ]
 
     def __init__(
-        self, commands: Commands, typed: Sequence[str], line: str = "", refused: SparkctlError | None = None,
+        self, commands: CommandParser, typed: Sequence[str], line: str = "", refused: SparkctlError | None = None,
         instances: Callable[[str], Sequence[str]] = lambda verb: (),
     ) -> None:  # fmt: skip
         super().__init__()
@@ -56,17 +56,17 @@ class CommandLine(ModalScreen[str]):
 
     def compose(self) -> ComposeResult:
         """What may be meant, and below it the line."""
-        panel: Panel = self.app  # type: ignore[assignment]
-        yield Sheet(panel.tones, id="refused")
-        yield Sheet(panel.tones, id="found")
+        panel: PanelApp = self.app  # type: ignore[assignment]
+        yield TextSurface(panel.tones, id="refused")
+        yield TextSurface(panel.tones, id="found")
         with Horizontal():
-            yield Sheet(panel.tones, [row(Span(" :", Tone.KEY))], id="colon")
+            yield TextSurface(panel.tones, [make_row(Span(" :", TextStyle.KEY))], id="colon")
             yield Input(self._begun, placeholder="up qwen36 --node spark1", compact=True, select_on_focus=False)
 
     def on_mount(self) -> None:
         """Offer what there is; say what is wrong with what there was."""
         self._show_refusal()
-        self._offer(self._begun)
+        self._show_completions(self._begun)
 
     def on_resize(self, event: events.Resize) -> None:
         """Fit."""
@@ -74,18 +74,18 @@ class CommandLine(ModalScreen[str]):
         self._show()
 
     def _show_refusal(self) -> None:
-        sheet = self.query_one("#refused", Sheet)
+        sheet = self.query_one("#refused", TextSurface)
         sheet.display = self._refused is not None
         if self._refused is not None:
             wide, high = self.app.size
-            rows = refusal_rows(self._refused.message, self._refused.hint, wide, max(1, high // 2))
+            rows = render_refused_line(self._refused.message, self._refused.hint, wide, max(1, high // 2))
             sheet.styles.height = len(rows)
-            sheet.show(rows)
+            sheet.set_rows(rows)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Offer what fits; a completion that was just taken is not completed again."""
-        if event.value != self._made():
-            self._offer(event.value)
+        if event.value != self._apply_completion():
+            self._show_completions(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Give the line."""
@@ -96,7 +96,7 @@ class CommandLine(ModalScreen[str]):
         if self._found:
             self._cycle = (self._cycle + 1) % len(self._found)
             line = self.query_one(Input)
-            line.value = self._made() or line.value
+            line.value = self._apply_completion() or line.value
             line.cursor_position = len(line.value)
             self._show()
 
@@ -111,33 +111,37 @@ class CommandLine(ModalScreen[str]):
         """Do nothing."""
         self.dismiss(None)
 
-    def _made(self) -> str | None:
+    def _apply_completion(self) -> str | None:
         if self._cycle < 0 or not self._found:
             return None
         return f"{self._stem}{shlex.quote(self._found[self._cycle])}"
 
-    def _offer(self, line: str) -> None:
+    def _show_completions(self, line: str) -> None:
         line = line.removeprefix(":")
-        self._found = self._meant(line)
+        self._found = self._find_completions(line)
         self._stem = line[: line.rfind(" ") + 1]
         self._cycle = -1
         self._show()
 
-    def _meant(self, line: str) -> tuple[str, ...]:
+    def _find_completions(self, line: str) -> tuple[str, ...]:
         """Return what the last word may become: where an instance is meant, those that there are; else as the shell has it."""
         words = line.split()
         last = words.pop() if words and not line.endswith(" ") else ""
-        wants = words and words[0] in OF_INSTANCES and last[:1] != "-" and words[-1] not in VALUED
+        wants = words and words[0] in INSTANCE_VERBS and last[:1] != "-" and words[-1] not in VALUED
         if not wants or meant(words[1:])[0]:
-            return self._commands.complete(line)
+            return self._commands.complete_line(line)
         return tuple(name for name in self._instances(words[0]) if name.startswith(last))
 
     def _show(self) -> None:
-        sheet = self.query_one("#found", Sheet)
+        sheet = self.query_one("#found", TextSurface)
         first = max(0, self._cycle - _SHOWN + 1)
         spans: list[Span] = [Span(" ")]
         for at, word in enumerate(self._found[first:], first):
-            spans += [said(word, Tone.KEY if at == self._cycle else Tone.LABEL), Span("   ")]
-        shown: Row = tuple(spans) if self._found else row(Span(" tab completes, enter does it, esc leaves", Tone.STALE))
-        panel: Panel = self.app  # type: ignore[assignment]
-        sheet.show((cut(shown, max(4, panel.size.width), "~" if panel.ascii_only else "…"),))
+            spans += [sanitized(word, TextStyle.KEY if at == self._cycle else TextStyle.LABEL), Span("   ")]
+        shown: TextRow = (
+            tuple(spans)
+            if self._found
+            else make_row(Span(" tab completes, enter does it, esc leaves", TextStyle.STALE))
+        )
+        panel: PanelApp = self.app  # type: ignore[assignment]
+        sheet.set_rows((truncate_row(shown, max(4, panel.size.width), "~" if panel.ascii_only else "…"),))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from sparkctl.errors import SparkctlError
 
 if TYPE_CHECKING:
-    from sparkctl.tui.app import Panel
+    from sparkctl.tui.app import PanelApp
 
 
-def read_again(panel: Panel) -> None:
+def reload_config(panel: PanelApp) -> None:
     """Take in a config that was saved meanwhile; its faults are said, until it is good again."""
     if panel.setup.reload is None:
         return
@@ -19,10 +19,10 @@ def read_again(panel: Panel) -> None:
     except SparkctlError as error:
         panel.config_fault = error
         hint = f"\n{error.hint}" if error.hint else ""
-        panel.say(f"the config is not taken in:\n{error.message}{hint}", severity="error")
+        panel.show_toast(f"the config is not taken in:\n{error.message}{hint}", severity="error")
         panel.repaint()
         return
     if config is not None:
         panel.take_config(config)
-        panel.say("the config was read again")
+        panel.show_toast("the config was read again")
         panel.repaint()

@@ -8,34 +8,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from sparkctl.core.context import Context
-from sparkctl.core.sampler import IN_FRONT_OF_AN_OPERATOR
-from sparkctl.core.session import Lent, Session
-from sparkctl.core.together import end
+from sparkctl.core.context import CommandContext
+from sparkctl.core.sampler import INTERACTIVE_INTERVAL
+from sparkctl.core.session import Session, SharedSession
+from sparkctl.core.together import cancel_and_wait
 from sparkctl.model.events import Event, NodeStateChanged
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.operations.following.follow import Follower
-from sparkctl.tui.player import Player
+from sparkctl.operations.following.follow import NodeMonitor
+from sparkctl.tui.player import RecordingPlayer
 
 _PATIENCE = 3.0  # seconds for putting connections away
 
 
-class Crew:
+class NodeSupervisor:
     """Starts and ends the followers. ``emit`` is given every event."""
 
-    def __init__(self, ctx: Context, emit: Callable[[Event], None], every: float = IN_FRONT_OF_AN_OPERATOR) -> None:
+    def __init__(self, ctx: CommandContext, emit: Callable[[Event], None], every: float = INTERACTIVE_INTERVAL) -> None:
         self._ctx, self._emit, self._every = ctx, emit, every
         self._nodes: dict[NodeName, Node] = {}
         self._tasks: dict[NodeName | None, asyncio.Task[None]] = {}  # None: a recording's
         self._ending: set[asyncio.Task[None]] = set()
-        self._followers: dict[NodeName, Follower] = {}
+        self._followers: dict[NodeName, NodeMonitor] = {}
 
     @property
     def every(self) -> float:
         """Seconds between two samples of a node; while something loads there it is less."""
         return self._every
 
-    def read_every(self, seconds: float) -> None:
+    def set_sample_interval(self, seconds: float) -> None:
         """Sample each node so often, from the next look at its Docker on."""
         self._every = seconds
         for follower in self._followers.values():
@@ -55,43 +55,43 @@ class Crew:
         """Return a node that is followed."""
         return self._nodes.get(name)
 
-    def session(self, node: Node) -> Session:
+    def background_session(self, node: Node) -> Session:
         """Return a session for something beside the following: over its connection, or one of its own where it has none.
         Nobody is asked anything for it."""
         follower = self._followers.get(node.name)
         if follower is None or follower.session is None or follower.node != node:
             return Session(node, clock=self._ctx.clock)
-        return Lent(follower.session)
+        return SharedSession(follower.session)
 
-    def lend(self, node: Node) -> Session:
+    def command_session(self, node: Node) -> Session:
         """Return a session for what the operator has started: over the connection that is there, so that nobody is asked for
         a second factor once more; one of its own, which may ask, where none is."""
         follower = self._followers.get(node.name)
         session = None if follower is None or follower.node != node else follower.session
         if session is None or session.link.status.state is not NodeState.OK:
             return Session(node, self._ctx.asker, self._ctx.clock)
-        return Lent(session)
+        return SharedSession(session)
 
-    def again(self, name: NodeName) -> None:
+    def reconnect(self, name: NodeName) -> None:
         """Connect to a node anew, now."""
         node = self._nodes.get(name)
         if node is not None:
             self._end(name)
             self._nodes[name] = node
-            self._emit(NodeStateChanged(self._ctx.clock.now(), name, NodeState.UNKNOWN))
+            self._emit(NodeStateChanged(self._ctx.clock.unix_time(), name, NodeState.UNKNOWN))
             self._begin(node)
 
-    def play(self, player: Player) -> None:
+    def play_recording(self, player: RecordingPlayer) -> None:
         """Play a recording in place of following anything."""
         self._tasks[None] = asyncio.create_task(player.run(), name="play")
 
     async def aclose(self) -> None:
         """End everything and wait for it."""
         self._nodes.clear()
-        await end([*self._tasks.values(), *self._ending], _PATIENCE)
+        await cancel_and_wait([*self._tasks.values(), *self._ending], _PATIENCE)
 
     def _begin(self, node: Node) -> None:
-        follower = Follower(self._ctx, node, self._every, self._emit)
+        follower = NodeMonitor(self._ctx, node, self._every, self._emit)
         self._followers[node.name] = follower
         task = asyncio.create_task(follower.run(), name=f"follow {node.name}")
         self._tasks[node.name] = task
@@ -111,5 +111,5 @@ class Crew:
         if defect is not None and self._tasks.get(node.name) is task:
             what = f"a defect in sparkctl, not in {node.name}: {type(defect).__name__}: {defect}"
             self._emit(
-                NodeStateChanged(self._ctx.clock.now(), node.name, NodeState.UNKNOWN, what, hint="r tries again; please report it")
+                NodeStateChanged(self._ctx.clock.unix_time(), node.name, NodeState.UNKNOWN, what, hint="r tries again; please report it")
             )  # fmt: skip

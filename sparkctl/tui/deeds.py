@@ -7,29 +7,29 @@ from typing import TYPE_CHECKING
 from sparkctl.core.actions import Action
 
 if TYPE_CHECKING:
-    from sparkctl.tui.app import Panel
+    from sparkctl.tui.app import PanelApp
 
 
-class Deeds:
+class GlobalActions:
     """Of one panel."""
 
-    def __init__(self, panel: Panel) -> None:
+    def __init__(self, panel: PanelApp) -> None:
         self._panel = panel
 
-    def do(self, one: Action) -> None:
+    def perform_action(self, one: Action) -> None:
         """Do an action that has no method: what is at hand everywhere, what its command line says, or open its screen."""
-        from sparkctl.tui.at_hand import DO
+        from sparkctl.tui.at_hand import HANDLERS
 
-        if one.id in DO:
-            DO[one.id](self._panel)
+        if one.id in HANDLERS:
+            HANDLERS[one.id](self._panel)
         elif one.screen is not None:
             self._panel.open(one.screen)
         elif one.words is not None:
-            self._panel.command(one.words(self._panel.situation()))
+            self._panel.run_command_line(one.words(self._panel.build_action_context()))
 
     def do_up(self, _: Action) -> None:
         """Ask what to start, and where."""
-        self._panel.orders.pick()
+        self._panel.orders.choose_profile()
 
     def do_switch(self, _: Action) -> None:
         """Show the switch that goes on; else what one to the selected profile would be, or ask to which."""
@@ -41,11 +41,11 @@ class Deeds:
 
     def do_command(self, _: Action) -> None:
         """Let a line be typed."""
-        self._panel.orders.ask_for_line()
+        self._panel.orders.open_command_line()
 
     def do_palette(self, _: Action) -> None:
         """Let an action be found by its name."""
-        from sparkctl.tui.palette import THEME, Palette, entries
+        from sparkctl.tui.palette import THEME, ActionPalette, list_palette_entries
 
         panel = self._panel
 
@@ -53,33 +53,33 @@ class Deeds:
             if does is not None and does.startswith(THEME):
                 panel.theme = does.removeprefix(THEME)
             elif does is not None:
-                panel.act(does)
+                panel.perform_action(does)
 
-        panel.push_screen(Palette(entries(panel)), take)
+        panel.push_screen(ActionPalette(list_palette_entries(panel)), take)
 
     def do_help(self, _: Action) -> None:
         """Show the keys of the screen in front."""
-        from sparkctl.present.keys import help_rows
-        from sparkctl.tui.dialogs import Reader
+        from sparkctl.present.keys import render_key_help
+        from sparkctl.tui.dialogs import TextDialog
 
         panel = self._panel
         screen = panel.front
         actions = panel.actions if screen is None else screen.actions
-        crumb = "" if screen is None else screen.crumb
-        rows = help_rows(actions, panel.situation(), panel.ascii_only)
-        panel.push_screen(Reader(f"keys{f' of {crumb}' if crumb else ''}", [(), *rows, ()]))
+        crumb = "" if screen is None else screen.breadcrumb
+        rows = render_key_help(actions, panel.build_action_context(), panel.ascii_only)
+        panel.push_screen(TextDialog(f"keys{f' of {crumb}' if crumb else ''}", [(), *rows, ()]))
 
-    def do_wrong(self, _: Action) -> None:
+    def handle_show_problems(self, _: Action) -> None:
         """Show what is wrong with the selected Spark, and with the config."""
-        from sparkctl.present.wrong import wrong_rows
-        from sparkctl.tui.dialogs import Reader
+        from sparkctl.present.wrong import render_problems
+        from sparkctl.tui.dialogs import TextDialog
 
         panel = self._panel
         assert panel.room is not None
-        now = panel.situation()
+        now = panel.build_action_context()
         name = now.node
-        rows = wrong_rows(panel.wrong(now), min(96, panel.size.width - 10), panel.ascii_only)
-        panel.push_screen(Reader(f"{name}: what is wrong" if name else "what is wrong", [(), *rows, ()]))
+        rows = render_problems(panel.node_problems(now), min(96, panel.size.width - 10), panel.ascii_only)
+        panel.push_screen(TextDialog(f"{name}: what is wrong" if name else "what is wrong", [(), *rows, ()]))
 
     def do_next(self, _: Action) -> None:
         """Select the next Spark."""
@@ -97,11 +97,11 @@ class Deeds:
         """Select the last Spark."""
         self._panel.choose(len(self._panel.names) - 1)
 
-    def do_lower(self, _: Action) -> None:
+    def handle_next_instance(self, _: Action) -> None:
         """Select the next instance."""
         self._panel.choose_instance(1)
 
-    def do_upper(self, _: Action) -> None:
+    def handle_previous_instance(self, _: Action) -> None:
         """Select the instance before."""
         self._panel.choose_instance(-1)
 
@@ -117,7 +117,7 @@ class Deeds:
             panel.pop_screen()
         elif panel.room is not None:
             panel.room.notices.clear()
-            panel.moved()
+            panel.repaint_front_screen()
 
     def do_quit(self, one: Action) -> None:
         """Go back; from the overview, end the panel."""
@@ -134,4 +134,4 @@ class Deeds:
         """Connect to the selected Spark now."""
         panel = self._panel
         if panel.room is not None and panel.node is not None:
-            panel.room.crew.again(panel.node)
+            panel.room.supervisor.reconnect(panel.node)

@@ -11,14 +11,14 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from sparkctl.present.fold import first_command, within
-from sparkctl.present.frame import filled, framed
-from sparkctl.present.spans import Row, Span, Tone, row, said, width
-from sparkctl.present.wrap import wrapped
-from sparkctl.tui.sheet import Sheet
+from sparkctl.present.fold import find_command, wrap_line_for_screen
+from sparkctl.present.frame import draw_frame, pad_screen
+from sparkctl.present.spans import Span, TextRow, TextStyle, make_row, row_width, sanitized
+from sparkctl.present.wrap import wrap_rows
+from sparkctl.tui.sheet import TextSurface
 
 if TYPE_CHECKING:
-    from sparkctl.tui.app import Panel
+    from sparkctl.tui.app import PanelApp
 
 T = TypeVar("T")
 _SENTENCE = 70  # columns in which a sentence is read with ease
@@ -28,13 +28,13 @@ _FRAMED = 16, 6  # the least size of a terminal with a frame in it
 _ROOMY = 60, 20  # and of one in which a frame has something around it
 
 
-def paragraph(words: str, tone: Tone = Tone.PLAIN, columns: int | None = None) -> list[Row]:
+def wrap_paragraph(words: str, tone: TextStyle = TextStyle.PLAIN, columns: int | None = None) -> list[TextRow]:
     """Return a sentence, which may quote a node, as rows of so many ``columns``; without them as one row for a dialog that
     breaks it where it ends itself, but for a command, which stays one."""
-    text = said(words).text
-    if columns is None and first_command(text) is None:
-        return [row(Span(text, tone))]
-    return [row(said(line, tone)) for line in within(text, columns or _SENTENCE, 0)]
+    text = sanitized(words).text
+    if columns is None and find_command(text) is None:
+        return [make_row(Span(text, tone))]
+    return [make_row(sanitized(line, tone)) for line in wrap_line_for_screen(text, columns or _SENTENCE, 0)]
 
 
 class Dialog(ModalScreen[T], Generic[T]):
@@ -48,13 +48,13 @@ class Dialog(ModalScreen[T], Generic[T]):
         Binding("ctrl+q", "app.quit", show=False),
     ]
 
-    def __init__(self, title: str, tone: Tone = Tone.ACCENT) -> None:
+    def __init__(self, title: str, tone: TextStyle = TextStyle.ACCENT) -> None:
         super().__init__()
         self._words = title
         self._tone = tone
 
     @property
-    def panel(self) -> Panel:
+    def panel(self) -> PanelApp:
         """The app, by its own type."""
         return self.app  # type: ignore[return-value]
 
@@ -64,7 +64,7 @@ class Dialog(ModalScreen[T], Generic[T]):
         return self.app.size.width >= _FRAMED[0] and self.app.size.height - self.BELOW >= _FRAMED[1]
 
     @property
-    def room(self) -> tuple[int, int]:
+    def inner_size(self) -> tuple[int, int]:
         """Columns and lines within the frame, at most."""
         wide, high = self.app.size.width, self.app.size.height - self.BELOW
         if self.is_framed:
@@ -72,17 +72,17 @@ class Dialog(ModalScreen[T], Generic[T]):
             high -= 4 if high >= _ROOMY[1] else 2
         return max(1, wide), max(1, high)
 
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[TextRow]:
         """Return what is within the frame."""
         raise NotImplementedError
 
-    def answers(self) -> Sequence[Row]:
+    def footer_rows(self) -> Sequence[TextRow]:
         """Return what stands below that and is seen also where there is no room for all of it."""
         return ()
 
     def compose(self) -> ComposeResult:
         """One sheet."""
-        yield Sheet(self.panel.tones)
+        yield TextSurface(self.panel.tones)
 
     def on_mount(self) -> None:
         """Paint."""
@@ -94,27 +94,27 @@ class Dialog(ModalScreen[T], Generic[T]):
 
     def draw(self) -> None:
         """Show the rows in their frame, as large as they need."""
-        most, high = self.room
+        most, high = self.inner_size
         rows = self.rows()
         if self.WRAPS:  # sentences are of one span each; bars and what stands beside them are not broken for ease
-            rows = [part for one in rows for part in wrapped([one], min(most, _SENTENCE) if len(one) == 1 else most)]
-        answers = [*wrapped(self.answers(), most), *self.kept_free()]
+            rows = [part for one in rows for part in wrap_rows([one], min(most, _SENTENCE) if len(one) == 1 else most)]
+        answers = [*wrap_rows(self.footer_rows(), most), *self.reserved_rows()]
         rows = _as_many(rows, high - len(answers))
         shown = [*rows, *answers][-high:]
-        sheet, panel = self.query_one(Sheet), self.panel
+        sheet, panel = self.query_one(TextSurface), self.panel
         if not self.is_framed:
             sheet.styles.width, sheet.styles.height = most, len(shown)
-            sheet.show(filled(shown, most, len(shown), panel.ascii_only))
+            sheet.set_rows(pad_screen(shown, most, len(shown), panel.ascii_only))
             self._place_field(most, 0)
             return
-        title = row(said(self._words, self._tone))
-        inner = min(most, max([width(each) for each in shown] + [width(title) + 4]))
-        made = framed(title, shown, inner + 4, len(shown) + 2, chosen=False, ascii_only=panel.ascii_only)
+        title = make_row(sanitized(self._words, self._tone))
+        inner = min(most, max([row_width(each) for each in shown] + [row_width(title) + 4]))
+        made = draw_frame(title, shown, inner + 4, len(shown) + 2, chosen=False, ascii_only=panel.ascii_only)
         sheet.styles.width, sheet.styles.height = inner + 4, len(made)
-        sheet.show(made)
+        sheet.set_rows(made)
         self._place_field(inner, self.field_row(len(made)) - len(made))
 
-    def kept_free(self) -> Sequence[Row]:
+    def reserved_rows(self) -> Sequence[TextRow]:
         """Return the rows below the answers that something else is seen in."""
         return ()
 
@@ -132,18 +132,18 @@ class Dialog(ModalScreen[T], Generic[T]):
         self.dismiss(None)
 
 
-def _as_many(rows: Sequence[Row], most: int) -> Sequence[Row]:
+def _as_many(rows: Sequence[TextRow], most: int) -> Sequence[TextRow]:
     """Return at most so many rows, without the empty ones where not all have room."""
     return rows if len(rows) <= most else [one for one in rows if one][: max(0, most)]
 
 
-class Asking(Dialog[str]):
+class RefreshingDialog(Dialog[str]):
     """A question. What it says may be said anew while somebody thinks about it."""
 
-    _body: Sequence[Row] = ()
-    _anew: Callable[[], Asking] | None = None
+    _body: Sequence[TextRow] = ()
+    _anew: Callable[[], RefreshingDialog] | None = None
 
-    def follow(self, anew: Callable[[], Asking]) -> None:
+    def follow(self, anew: Callable[[], RefreshingDialog]) -> None:
         """Ask every second as it would be asked now; what is answered stays the same."""
         self._anew = anew
 
@@ -160,7 +160,7 @@ class Asking(Dialog[str]):
             self.draw()
 
 
-class Choice(Asking):
+class ChoiceDialog(RefreshingDialog):
     """A question with choices. The first is what Enter does: give the harmless one."""
 
     WRAPS = True
@@ -172,25 +172,29 @@ class Choice(Asking):
     ]
 
     def __init__(
-        self, title: str, body: Sequence[Row], choices: Sequence[tuple[str, str]], tone: Tone = Tone.ACCENT
+        self,
+        title: str,
+        body: Sequence[TextRow],
+        choices: Sequence[tuple[str, str]],
+        tone: TextStyle = TextStyle.ACCENT,
     ) -> None:
         super().__init__(title, tone)
         self._body = body
         self._choices = choices
         self._at = 0
 
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[TextRow]:
         """Return the question."""
         return [(), *self._body, ()]
 
-    def answers(self) -> Sequence[Row]:
+    def footer_rows(self) -> Sequence[TextRow]:
         """Return the choices, the one that Enter takes in brackets; below each other where they have no room else."""
         spans = [
-            Span(f"[ {name} ]", Tone.KEY) if at == self._at else Span(f"  {name}  ", Tone.LABEL)
+            Span(f"[ {name} ]", TextStyle.KEY) if at == self._at else Span(f"  {name}  ", TextStyle.LABEL)
             for at, (_, name) in enumerate(self._choices)
         ]
         beside = tuple(span for each in spans for span in (each, Span("   ")))[:-1]
-        return [beside] if width(beside) <= self.room[0] else [(each,) for each in spans]
+        return [beside] if row_width(beside) <= self.inner_size[0] else [(each,) for each in spans]
 
     def action_move(self, by: int) -> None:
         """Go to another choice."""
@@ -202,32 +206,34 @@ class Choice(Asking):
         self.dismiss(self._choices[self._at][0])
 
 
-class Question(Asking):
+class InputDialog(RefreshingDialog):
     """A question whose answer is typed; a password is not shown. An empty answer means no, unless it ``may_be_empty``."""
 
     WRAPS = True
     BELOW = 1
 
-    def __init__(self, title: str, body: Sequence[Row], *, password: bool = False, may_be_empty: bool = False) -> None:
-        super().__init__(title, Tone.ATTENTION)
+    def __init__(
+        self, title: str, body: Sequence[TextRow], *, password: bool = False, may_be_empty: bool = False
+    ) -> None:
+        super().__init__(title, TextStyle.ATTENTION)
         self._body = body
         self._password = password
         self._may_be_empty = may_be_empty
 
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[TextRow]:
         """Return the question."""
         return [(), *self._body, ()]
 
-    def answers(self) -> Sequence[Row]:
+    def footer_rows(self) -> Sequence[TextRow]:
         """Return what to do."""
-        return [row(Span("enter gives it, esc goes on without", Tone.LABEL))]
+        return [make_row(Span("enter gives it, esc goes on without", TextStyle.LABEL))]
 
     def compose(self) -> ComposeResult:
         """The sheet and, below it, where the answer is typed."""
         yield from super().compose()
         yield Input(password=self._password, compact=True)
 
-    def kept_free(self) -> Sequence[Row]:
+    def reserved_rows(self) -> Sequence[TextRow]:
         """Return the row in which the answer is typed."""
         return [()] if self.is_framed else ()
 
@@ -238,7 +244,7 @@ class Question(Asking):
         self.dismiss(answer if self._may_be_empty else answer or None)
 
 
-class Reader(Dialog[None]):
+class TextDialog(Dialog[None]):
     """Something to read, with a way to scroll."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -251,25 +257,25 @@ class Reader(Dialog[None]):
         Binding("end,G", "scroll(9999)", show=False),
     ]
 
-    def __init__(self, title: str, body: Sequence[Row], tone: Tone = Tone.ACCENT) -> None:
+    def __init__(self, title: str, body: Sequence[TextRow], tone: TextStyle = TextStyle.ACCENT) -> None:
         super().__init__(title, tone)
         self._body = body
         self._from = 0
         self._says = ""
 
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[TextRow]:
         """Return as much as there is room for."""
-        wide, high = self.room
-        body = wrapped(self._body, wide)
+        wide, high = self.inner_size
+        body = wrap_rows(self._body, wide)
         shown = max(1, high - 1)
         self._from = max(0, min(self._from, len(body) - shown))
         more = len(body) - shown - self._from
         self._says = "" if len(body) <= shown else f"{more} more below   " if more else "the end   "
         return body[self._from : self._from + shown]
 
-    def answers(self) -> Sequence[Row]:
+    def footer_rows(self) -> Sequence[TextRow]:
         """Return how much there is below, and the way out."""
-        return [row(Span(f"{self._says}esc goes back", Tone.LABEL))]
+        return [make_row(Span(f"{self._says}esc goes back", TextStyle.LABEL))]
 
     def on_mouse_scroll_down(self) -> None:
         """Go on by the wheel."""

@@ -11,116 +11,120 @@ from typing import TYPE_CHECKING
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.errors import SparkctlError
 from sparkctl.files import read_regular
-from sparkctl.model.lint import Level
-from sparkctl.tui.editor import edit
+from sparkctl.model.lint import LintSeverity
+from sparkctl.tui.editor import open_editor
 
 if TYPE_CHECKING:
-    from sparkctl.core.linting import Checked, Diagnostic
-    from sparkctl.tui.app import Panel
+    from sparkctl.core.linting import Diagnostic, LintResult
+    from sparkctl.tui.app import PanelApp
 
 _TOLD = 2  # findings in the corner; the profiles' screen has them all
 
 
-async def edit_profile(panel: Panel, name: str, field: str | None = None) -> None:
+async def edit_profile(panel: PanelApp, name: str, field: str | None = None) -> None:
     """Let a profile be edited, where it is broken at its first error, and say what is wrong with it then.
 
     ``field``: where the editor begins in one that is whole, as ``args.mem-fraction-static``.
     """
     library = ProfileLibrary()
     try:
-        path, copied = await asyncio.to_thread(library.own, name)
+        path, copied = await asyncio.to_thread(library.get_or_copy_user_file, name)
         before = read_regular(path, 1 << 20)
-        errors = (await asyncio.to_thread(_check, library, path)).of(Level.ERROR)
+        errors = (await asyncio.to_thread(_lint_file, library, path)).of(LintSeverity.ERROR)
         line, column = next(
             ((at.line, at.column) for at in (one.place for one in errors) if at.file == str(path)), (None, None)
         )
         status = 0
         try:
             if line is None:
-                line = await asyncio.to_thread(_line_of, path, field)
-            status = await edit(panel, path, line, column)
+                line = await asyncio.to_thread(_find_field_line, path, field)
+            status = await open_editor(panel, path, line, column)
         finally:
             same = path.exists() and read_regular(path, 1 << 20) == before
             if copied and same:
                 path.unlink()
         ended = [f"the editor ended with {_status(status)}"] if status else []
         if not path.exists() and not copied:
-            panel.say("\n".join([*ended, f"{name}: {path} is gone"]), severity="warning")
+            panel.show_toast("\n".join([*ended, f"{name}: {path} is gone"]), severity="warning")
             return
-        checked = await asyncio.to_thread(_check, library, path)
-        _tell(panel, name, path, checked, ended, copied=copied, same=same)
+        checked = await asyncio.to_thread(_lint_file, library, path)
+        _show_edit_result(panel, name, path, checked, ended, copied=copied, same=same)
     except SparkctlError as error:
-        panel.say(error.message + (f"\n{error.hint}" if error.hint else ""), severity="error")
+        panel.show_toast(error.message + (f"\n{error.hint}" if error.hint else ""), severity="error")
     except OSError as error:
-        panel.say(f"{error.filename or name}: {error.strerror or error}", severity="error")
+        panel.show_toast(f"{error.filename or name}: {error.strerror or error}", severity="error")
 
 
-async def mend_profile(panel: Panel, name: str) -> None:
+async def fix_profile(panel: PanelApp, name: str) -> None:
     """Do what `profiles check --fix` does, and say what was done; of a shipped one in a copy of the operator's own."""
 
-    def work() -> tuple[Path, bool, tuple[Diagnostic, ...], Checked]:
-        from sparkctl.core.mend import mend
+    def work() -> tuple[Path, bool, tuple[Diagnostic, ...], LintResult]:
+        from sparkctl.core.mend import apply_lint_fixes
 
         library = ProfileLibrary()
-        path, copied = library.own(name)
+        path, copied = library.get_or_copy_user_file(name)
         done: tuple[Diagnostic, ...] = ()
         try:
-            done = mend(path, _check(library, path).diagnostics)
+            done = apply_lint_fixes(path, _lint_file(library, path).diagnostics)
         finally:
             if copied and not done:
                 path.unlink()
-        return path, copied, done, _check(library, path)
+        return path, copied, done, _lint_file(library, path)
 
     try:
         path, copied, done, checked = await asyncio.to_thread(work)
     except SparkctlError as error:
-        panel.say(error.message + (f"\n{error.hint}" if error.hint else ""), severity="error")
+        panel.show_toast(error.message + (f"\n{error.hint}" if error.hint else ""), severity="error")
     except OSError as error:
-        panel.say(f"{error.filename or name}: {error.strerror or error}", severity="error")
+        panel.show_toast(f"{error.filename or name}: {error.strerror or error}", severity="error")
     else:
-        from sparkctl.present.lint_lines import summed
+        from sparkctl.present.lint_lines import summarize_lint
 
         if not done:
-            panel.say(f"{name}: nothing here can be mended safely; e edits it")
+            panel.show_toast(f"{name}: nothing here can be mended safely; e edits it")
             return
         where = [f"yours now goes before the shipped one: {path}"] if copied else []
-        panel.say("\n".join([*(f"mended: {one.message}" for one in done), f"{name}: {summed(checked)}", *where]))
+        panel.show_toast(
+            "\n".join([*(f"mended: {one.message}" for one in done), f"{name}: {summarize_lint(checked)}", *where])
+        )
 
 
-def _tell(
-    panel: Panel, name: str, path: Path, checked: Checked, ended: Sequence[str], *, copied: bool, same: bool
+def _show_edit_result(
+    panel: PanelApp, name: str, path: Path, checked: LintResult, ended: Sequence[str], *, copied: bool, same: bool
 ) -> None:
     """Say how the editor ended where it failed, and what `profiles check` would: the sum, and the worst of what it found."""
-    from sparkctl.present.lint_lines import summed
+    from sparkctl.present.lint_lines import summarize_lint
 
     mine = [f"yours now goes before the shipped one: {path}"] if copied and not same else []
-    if same and not checked.of(Level.ERROR):
+    if same and not checked.of(LintSeverity.ERROR):
         unchanged = f"{name}: nothing was changed" + (", the shipped one stays" if copied else "")
-        panel.say("\n".join([*ended, unchanged]), severity="warning" if ended else "information")
+        panel.show_toast("\n".join([*ended, unchanged]), severity="warning" if ended else "information")
         return
-    worst = [*checked.of(Level.ERROR), *checked.of(Level.WARNING)][:_TOLD]
+    worst = [*checked.of(LintSeverity.ERROR), *checked.of(LintSeverity.WARNING)][:_TOLD]
     severity = (
         ("warning" if ended else "information")
         if not worst
         else "error"
-        if worst[0].level is Level.ERROR
+        if worst[0].level is LintSeverity.ERROR
         else "warning"
     )
-    panel.say("\n".join([*ended, f"{name}: {summed(checked)}", *map(str, worst), *mine]), severity=severity)
+    panel.show_toast(
+        "\n".join([*ended, f"{name}: {summarize_lint(checked)}", *map(str, worst), *mine]), severity=severity
+    )
 
 
 def _status(status: int) -> str:
     return f"exit {status}" if status > 0 else signal.Signals(-status).name
 
 
-def _check(library: ProfileLibrary, path: Path) -> Checked:
+def _lint_file(library: ProfileLibrary, path: Path) -> LintResult:
     """Return what is to be said of a file that is edited; nothing of one that is no longer there."""
     from sparkctl.core import linting
 
-    return linting.check(library, path) if path.exists() else linting.Checked(path, ())
+    return linting.lint_profile_file(library, path) if path.exists() else linting.LintResult(path, ())
 
 
-def _line_of(path: Path, field: str | None) -> int | None:
+def _find_field_line(path: Path, field: str | None) -> int | None:
     """Return the line of a field, or of the part of its name that the file has; None where it has none of it."""
     from sparkctl.core.yamlfile import read_yaml
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkctl.errors import InvalidInput
-from sparkctl.tui.outside import outside
+from sparkctl.tui.outside import run_external_program
 
 if TYPE_CHECKING:
-    from sparkctl.tui.app import Panel
+    from sparkctl.tui.app import PanelApp
 
 _USUAL = ("nano", "vi")
 _PLUS = (  # +LINE FILE
@@ -24,7 +24,7 @@ _GOTO = ("code", "code-insiders", "codium", "cursor", "windsurf")  # --goto FILE
 _WINDOWS = (*_GOTO, "subl", "zed")  # they go on in a window of their own, and return at once unless asked not to
 
 
-def editor() -> list[str]:
+def find_editor() -> list[str]:
     """Return the editor's words: ``$VISUAL``, ``$EDITOR``, or what is there. Raises `InvalidInput` for none."""
     for name in ("VISUAL", "EDITOR"):
         try:
@@ -38,7 +38,9 @@ def editor() -> list[str]:
     return [found]
 
 
-def command(words: Sequence[str], path: Path, line: int | None = None, column: int | None = None) -> list[str]:
+def build_editor_argv(
+    words: Sequence[str], path: Path, line: int | None = None, column: int | None = None
+) -> list[str]:
     """Return what opens a file in an editor, at a line and a column where it is known how this one is told."""
     name = Path(words[0]).name
     wait = ["--wait"] if name in _WINDOWS and not {"--wait", "-w"} & set(words) else []
@@ -49,10 +51,12 @@ def command(words: Sequence[str], path: Path, line: int | None = None, column: i
     return [*words, *wait, *(["--goto"] if name in _GOTO else []), f"{path}:{line}:{column or 1}"]
 
 
-async def edit(panel: Panel, path: Path, line: int | None = None, column: int | None = None) -> int:
+async def open_editor(panel: PanelApp, path: Path, line: int | None = None, column: int | None = None) -> int:
     """Let the operator edit a file, at a line where there is one; return the editor's exit status, negative for a signal.
 
     Raises `InvalidInput` where there is no editor or it cannot be run.
     """
-    status, _ = await outside(panel, command(editor(), path, line, column), "set $EDITOR to your editor")
+    status, _ = await run_external_program(
+        panel, build_editor_argv(find_editor(), path, line, column), "set $EDITOR to your editor"
+    )
     return status

@@ -6,48 +6,48 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sparkctl.core.actions import DOCTOR, SWITCH
-from sparkctl.model.events import Ended, Outcome
+from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.node import NodeName
 from sparkctl.model.switch import SwitchStep
-from sparkctl.present.farewell import farewell, of_old
-from sparkctl.present.plan_text import plan_lines
-from sparkctl.present.results import refused_rows, result_line
-from sparkctl.present.spans import Row, Tone, row, said
-from sparkctl.tui.dialogs import Reader, paragraph
+from sparkctl.present.farewell import describe_running_instances, describe_stopped_models
+from sparkctl.present.plan_text import format_launch_plan
+from sparkctl.present.results import describe_command_result, render_refused_start
+from sparkctl.present.spans import TextRow, TextStyle, make_row, sanitized
+from sparkctl.tui.dialogs import TextDialog, wrap_paragraph
 
 if TYPE_CHECKING:
-    from sparkctl.tui.app import Panel
+    from sparkctl.tui.app import PanelApp
     from sparkctl.tui.jobs import Job
-    from sparkctl.tui.room import Room
+    from sparkctl.tui.room import PanelController
 
 _SWITCHING = ("switch", "resume", "abort")  # their screen tells how they end
 _WIDEST = 96
 
 
-def over(room: Room, panel: Panel, job: Job, defect: BaseException | None) -> None:
+def report_job_end(room: PanelController, panel: PanelApp, job: Job, defect: BaseException | None) -> None:
     """Say how a verb ended: below the tiles, and in a dialog where there is more to read."""
     started, ended = job.started, job.ended
     if defect is not None:
-        words, tone = f"a defect in sparkctl: {type(defect).__name__}: {defect}", Tone.BAD
+        words, tone = f"a defect in sparkctl: {type(defect).__name__}: {defect}", TextStyle.BAD
     elif ended is not None:
         nodes = [ended.node] if ended.node else list(started.nodes)
-        words, tone = result_line(started.verb, ended, nodes, job.caches, panel.ascii_only)
+        words, tone = describe_command_result(started.verb, ended, nodes, job.caches, panel.ascii_only)
     else:
         return
     if started.verb == "doctor" and ended is not None and not ended.message:
         return  # what it found says all
     if started.verb == "sync":
-        room.moves.over(ended)
-    if panel.front is not None and panel.front.PLACE == DOCTOR:
-        room.examine([node for node in panel.sparks if node.name in started.nodes])  # is it mended?
-    details = _details(job, min(_WIDEST, panel.size.width - 10), by_hand=room.is_taken_over)
-    is_seen = panel.front is not None and panel.front.PLACE == SWITCH and started.verb in _SWITCHING
+        room.moves.clear(ended)
+    if panel.front is not None and panel.front.SCREEN_ID == DOCTOR:
+        room.run_doctor([node for node in panel.sparks if node.name in started.nodes])  # is it mended?
+    details = _build_details_dialog(job, min(_WIDEST, panel.size.width - 10), by_hand=room.is_taken_over)
+    is_seen = panel.front is not None and panel.front.SCREEN_ID == SWITCH and started.verb in _SWITCHING
     room.notice(words, tone, is_shown=details is not None or is_seen)
     if details is not None:
         panel.push_screen(details)
 
 
-def parting(room: Room, names: Sequence[NodeName]) -> tuple[str, ...]:
+def build_exit_summary(room: PanelController, names: Sequence[NodeName]) -> tuple[str, ...]:
     """Return what goes on running, of a node that does not answer what ran there last, and how it stands with what our own
     switch stops: a sentence each."""
     if room.is_replaying:
@@ -55,26 +55,31 @@ def parting(room: Room, names: Sequence[NodeName]) -> tuple[str, ...]:
     watched, own = {job.instance for job in room.jobs.running}, room.own_switch  # their own end says it
     if own is not None and own.step is not SwitchStep.CHECKING:
         watched |= {own.instance, *own.stops}
-    views = [room.bridge.store.last(view.name) for view in room.views(names)]
-    said = (farewell(view, [one for one in view.instances if one.name not in watched], room.now()) for view in views)
-    return (*(one for one in said if one is not None), *(() if own is None else of_old(own)))
+    views = [room.bridge.store.get_last_known_view(view.name) for view in room.views(names)]
+    said = (
+        describe_running_instances(view, [one for one in view.instances if one.name not in watched], room.now())
+        for view in views
+    )
+    return (*(one for one in said if one is not None), *(() if own is None else describe_stopped_models(own)))
 
 
-def _details(job: Job, columns: int, *, by_hand: bool) -> Reader | None:
+def _build_details_dialog(job: Job, columns: int, *, by_hand: bool) -> TextDialog | None:
     """Return what there is to read about what was done, None where one line tells it."""
     ended = job.ended
     if ended is None:
         return None
     if by_hand and job.started.verb == "up" and ended.outcome is Outcome.REFUSED and ended.message:
-        return Reader("not started", [(), *refused_rows(job.started.words, ended, columns), ()], Tone.ATTENTION)
-    if ended.outcome is Outcome.PLANNED and (rows := _planned(job, ended, columns)):
-        return Reader("a dry run: nothing was changed", [(), *rows, ()])
+        return TextDialog(
+            "not started", [(), *render_refused_start(job.started.words, ended, columns), ()], TextStyle.ATTENTION
+        )
+    if ended.outcome is Outcome.PLANNED and (rows := _render_dry_run(job, ended, columns)):
+        return TextDialog("a dry run: nothing was changed", [(), *rows, ()])
     return None
 
 
-def _planned(job: Job, ended: Ended, columns: int) -> list[Row]:
+def _render_dry_run(job: Job, ended: CommandEnded, columns: int) -> list[TextRow]:
     if job.plan is not None:
-        return [row(said(line)) for line in plan_lines(job.plan.plan, columns)]
+        return [make_row(sanitized(line)) for line in format_launch_plan(job.plan.plan, columns)]
     if job.started.verb in ("down", "free"):
-        return [each for line in (ended.message or "").splitlines() for each in paragraph(line, columns=columns)]
+        return [each for line in (ended.message or "").splitlines() for each in wrap_paragraph(line, columns=columns)]
     return []

@@ -23,7 +23,7 @@ _PASTE, _PASTED = "\x1b[200~", "\x1b[201~"
 EDITING = frozenset("bf\x7f")  # with alt, what a line's editor knows: a word back, a word on, a word deleted
 
 
-class KeyParser(XTermParser):
+class EscapeKeyParser(XTermParser):
     """Textual's parser, given escape as a key of its own. ``keeps`` tells which characters alt makes another key of, now."""
 
     def __init__(
@@ -47,7 +47,7 @@ class KeyParser(XTermParser):
             data, self._since = data[:-1], self._now()
             if not data:
                 return []
-        return super().feed(self._apart(data))
+        return super().feed(self._split_escape(data))
 
     def tick(self) -> Iterable[Message]:
         """Return escape where nothing followed it: to be called when there is nothing to be read."""
@@ -56,7 +56,7 @@ class KeyParser(XTermParser):
             return super().feed(_ESCAPE)
         return super().tick()
 
-    def _apart(self, data: str) -> str:
+    def _split_escape(self, data: str) -> str:
         """Return what was read with escape as a code of its own where a key follows it; not within what was pasted."""
         was_pasting = self._is_pasting
         if (began := data.rfind(_PASTE)) >= 0 or _PASTED in data:

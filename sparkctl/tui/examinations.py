@@ -6,34 +6,34 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-from sparkctl.model.events import Event, Examined, Found
+from sparkctl.model.events import CheckCompleted, Event, FindingReported
 from sparkctl.model.finding import FindingKind
 from sparkctl.model.node import NodeName
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class DoctorRun:
     """At one node, from ``begun`` on (unix seconds). ``ended`` None: it goes on. ``before`` is what the last one found."""
 
     begun: float
     ended: float | None = None
-    found: tuple[Found, ...] = ()
-    before: tuple[Found, ...] = ()
+    found: tuple[FindingReported, ...] = ()
+    before: tuple[FindingReported, ...] = ()
     earlier: float | None = None  # when the last one ended
 
     @property
-    def shown(self) -> tuple[Found, ...]:
+    def findings(self) -> tuple[FindingReported, ...]:
         """What is known: of each check what was found now, else before."""
         now = {(one.check, one.instance) for one in self.found}
         return (*self.found, *(one for one in self.before if (one.check, one.instance) not in now))
 
 
 @dataclass(slots=True)
-class Examinations:
+class DoctorRuns:
     """Of all nodes, each by itself."""
 
-    looks: dict[NodeName, Look] = field(default_factory=dict)
-    _heard: list[Found] = field(default_factory=list)
+    looks: dict[NodeName, DoctorRun] = field(default_factory=dict)
+    _heard: list[FindingReported] = field(default_factory=list)
 
     @property
     def running(self) -> tuple[NodeName, ...]:
@@ -41,22 +41,26 @@ class Examinations:
         return tuple(name for name, look in self.looks.items() if look.ended is None)
 
     @property
-    def found(self) -> tuple[Found, ...]:
+    def found(self) -> tuple[FindingReported, ...]:
         """All that is known."""
-        return tuple(one for look in self.looks.values() for one in look.shown)
+        return tuple(one for look in self.looks.values() for one in look.findings)
 
-    def when(self, name: NodeName) -> float | None:
+    def last_run_at(self, name: NodeName) -> float | None:
         """Return when the last look at a node was through, unix seconds; None before the first."""
         look = self.looks.get(name)
         return None if look is None else look.earlier if look.ended is None else look.ended
 
-    def begin(self, names: Iterable[NodeName], now: float) -> None:
+    def start_run(self, names: Iterable[NodeName], now: float) -> None:
         """Take note that a `doctor` is about to look at these nodes: `follow` is next."""
         for name in names:
             old = self.looks.get(name)
-            self.looks[name] = Look(now, before=() if old is None else old.shown, earlier=self.when(name))
+            self.looks[name] = DoctorRun(
+                now, before=() if old is None else old.findings, earlier=self.last_run_at(name)
+            )
 
-    async def follow(self, told: AsyncGenerator[Event, None], names: Iterable[NodeName]) -> AsyncGenerator[Event, None]:
+    async def record_findings(
+        self, told: AsyncGenerator[Event, None], names: Iterable[NodeName]
+    ) -> AsyncGenerator[Event, None]:
         """Pass on what a `doctor` tells about these nodes, and keep it."""
         try:
             async with aclosing(told) as events:
@@ -69,22 +73,22 @@ class Examinations:
 
     def replay(self, event: Event) -> None:
         """Take in an event of a recording: when a look is through, what was found in its time is what it has found."""
-        if isinstance(event, Found):
+        if isinstance(event, FindingReported):
             self._heard.append(event)
-        elif isinstance(event, Examined):
+        elif isinstance(event, CheckCompleted):
             began, mine = event.ts - event.seconds, [one for one in self._heard if one.node == event.node]
             self._heard = [one for one in self._heard if one.node != event.node]
             found = tuple(one for one in mine if one.ts >= began)
-            self.looks[event.node] = Look(began, event.ts, found)
+            self.looks[event.node] = DoctorRun(began, event.ts, found)
 
     def _take(self, event: Event) -> None:
         if event.node is None or (look := self.looks.get(event.node)) is None:
             return
-        if isinstance(event, Found):
+        if isinstance(event, FindingReported):
             gone = event.check == FindingKind.CONNECTION  # it was there and broke: what counts is that it broke
             kept = tuple(one for one in look.found if not gone or one.check != event.check)
             self.looks[event.node] = replace(look, found=(*kept, event))
-        elif isinstance(event, Examined):
+        elif isinstance(event, CheckCompleted):
             self.looks[event.node] = replace(look, ended=event.ts, before=())
 
     def _leave(self, name: NodeName) -> None:
@@ -93,4 +97,4 @@ class Examinations:
         if look.ended is None and look.earlier is None:
             del self.looks[name]
         elif look.ended is None:
-            self.looks[name] = replace(look, ended=look.earlier, found=look.shown, before=())
+            self.looks[name] = replace(look, ended=look.earlier, found=look.findings, before=())

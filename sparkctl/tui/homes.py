@@ -7,29 +7,29 @@ from typing import TYPE_CHECKING, Any
 
 from sparkctl.errors import SparkctlError
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.operations.preview import home_on
+from sparkctl.operations.preview import read_node_home
 
 if TYPE_CHECKING:
-    from sparkctl.tui.room import Room
+    from sparkctl.tui.room import PanelController
 
 
 class Homes:
     """Of one room; ``spawn`` lets something go on beside the keys."""
 
-    def __init__(self, room: Room, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
+    def __init__(self, room: PanelController, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         self._room, self._spawn = room, spawn
         self._known: dict[NodeName, str | None] = {}  # None: being asked
 
-    def of(self, node: Node) -> str | None:
+    def home_directory(self, node: Node) -> str | None:
         """Return a home; None while it is not known, and then it is asked for where the node answers."""
         if node.name not in self._known and self._room.bridge.store.view(node.name).state is NodeState.OK:
             self._known[node.name] = None
-            self._spawn(self._ask(node))
+            self._spawn(self._fetch_home_directory(node))
         return self._known.get(node.name)
 
-    async def _ask(self, node: Node) -> None:
+    async def _fetch_home_directory(self, node: Node) -> None:
         try:
-            self._known[node.name] = await home_on(self._room.unasked, node)
+            self._known[node.name] = await read_node_home(self._room.non_interactive_context, node)
         except SparkctlError:
             del self._known[node.name]  # the tile says what is wrong with the node; asked again when it answers
-        self._room.bridge.changed()
+        self._room.bridge.schedule_repaint()

@@ -4,48 +4,50 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkctl.core.switch_course import SwitchCourse
-from sparkctl.operations.switching.journal import step_number
-from sparkctl.present.farewell import of_old
-from sparkctl.present.spans import Row, Tone
-from sparkctl.tui.dialogs import Choice, paragraph
+from sparkctl.core.switch_course import SwitchProgress
+from sparkctl.operations.switching.journal import format_step_number
+from sparkctl.present.farewell import describe_stopped_models
+from sparkctl.present.spans import TextRow, TextStyle
+from sparkctl.tui.dialogs import ChoiceDialog, wrap_paragraph
 
 if TYPE_CHECKING:
-    from sparkctl.tui.app import Panel
+    from sparkctl.tui.app import PanelApp
 
 LEAVE = "leave"
 
 
-def _body(course: SwitchCourse, asked: str, way_on: str) -> list[Row]:
-    at = "" if course.step is None else f" It is at {step_number(course.step)}."
-    body = paragraph(f"{asked}{at}", Tone.STRONG)
-    body += [row for words in of_old(course) for row in paragraph(f"{words}.", Tone.ATTENTION)]
-    return [*body, *paragraph(way_on)]
+def _body(course: SwitchProgress, asked: str, way_on: str) -> list[TextRow]:
+    at = "" if course.step is None else f" It is at {format_step_number(course.step)}."
+    body = wrap_paragraph(f"{asked}{at}", TextStyle.STRONG)
+    body += [
+        row for words in describe_stopped_models(course) for row in wrap_paragraph(f"{words}.", TextStyle.ATTENTION)
+    ]
+    return [*body, *wrap_paragraph(way_on)]
 
 
-class Parting(Choice):
+class LeaveSwitchDialog(ChoiceDialog):
     """Gives `LEAVE` for a yes: the panel ends in the middle of its switch."""
 
-    def __init__(self, course: SwitchCourse) -> None:
+    def __init__(self, course: SwitchProgress) -> None:
         way_on = "Nobody goes on with it then, until sparkctl resume does, or sparkctl abort undoes it."
         body = _body(course, f"Leave the switch to {course.instance} in the middle?", way_on)
-        super().__init__("leave", body, (("", "stay"), (LEAVE, "leave it, and the panel")), Tone.ATTENTION)
+        super().__init__("leave", body, (("", "stay"), (LEAVE, "leave it, and the panel")), TextStyle.ATTENTION)
 
 
-def ask_to_leave(panel: Panel, course: SwitchCourse) -> None:
+def confirm_leave(panel: PanelApp, course: SwitchProgress) -> None:
     """Ask, and end the panel where that is wanted; who asks for it again where that is asked has said so."""
-    if isinstance(panel.screen, Parting):
+    if isinstance(panel.screen, LeaveSwitchDialog):
         panel.leave()
     else:
-        opened = panel.push_screen(Parting(course), lambda answer: panel.leave() if answer else None)
-        panel.keyboard.hold_for(opened)
+        opened = panel.push_screen(LeaveSwitchDialog(course), lambda answer: panel.leave() if answer else None)
+        panel.keyboard.hold_until_mounted(opened)
 
 
-def interruption(course: SwitchCourse) -> Choice:
+def build_interrupt_dialog(course: SwitchProgress) -> ChoiceDialog:
     """Return the question before it is interrupted from its own screen."""
     body = _body(
         course,
         f"Interrupt the switch to {course.instance}?",
         "It can be gone on with then, or undone, from here as well.",
     )
-    return Choice("interrupt", body, (("", "let it go on"), (LEAVE, "interrupt it")), Tone.ATTENTION)
+    return ChoiceDialog("interrupt", body, (("", "let it go on"), (LEAVE, "interrupt it")), TextStyle.ATTENTION)

@@ -11,10 +11,18 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from sparkctl.core.serving import aimed_at
-from sparkctl.core.together import end
-from sparkctl.model.events import CachesDropped, Ended, Event, PhaseChanged, PlanMade, SwitchStepped, Warned
-from sparkctl.model.text import clean_lines
-from sparkctl.tui.setup import Started
+from sparkctl.core.together import cancel_and_wait
+from sparkctl.model.events import (
+    CachesDropped,
+    CommandEnded,
+    Event,
+    LaunchPlanned,
+    PhaseChanged,
+    SwitchStepped,
+    WarningEmitted,
+)
+from sparkctl.model.text import sanitize_lines
+from sparkctl.tui.setup import PreparedCommand
 
 _PATIENCE = 2.0  # seconds that a verb has to get to where it can be left
 
@@ -23,34 +31,34 @@ _PATIENCE = 2.0  # seconds that a verb has to get to where it can be left
 class Job:
     """One verb that runs, and what it has said that its end does not. ``switches``: it has begun to change what stands there."""
 
-    started: Started
-    warnings: list[Warned] = field(default_factory=list)
+    started: PreparedCommand
+    warnings: list[WarningEmitted] = field(default_factory=list)
     caches: list[CachesDropped] = field(default_factory=list)
-    plan: PlanMade | None = None
+    plan: LaunchPlanned | None = None
     instance: str | None = None
-    ended: Ended | None = None
+    ended: CommandEnded | None = None
     switches: bool = False
 
-    def take(self, event: Event) -> None:
+    def record_event(self, event: Event) -> None:
         """Remember what is told at the end."""
         match event:
-            case Warned():
+            case WarningEmitted():
                 self.warnings.append(event)
             case CachesDropped():
                 self.caches.append(event)
-            case PlanMade():
+            case LaunchPlanned():
                 self.plan, self.instance = event, event.plan.instance
             case PhaseChanged():
                 self.instance = event.instance
             case SwitchStepped():
                 self.switches = True
-            case Ended():
+            case CommandEnded():
                 self.ended = event
             case _:
                 pass
 
 
-class Jobs:
+class JobRunner:
     """Runs verbs. ``emit`` is given every event, ``finished`` each job when it is over, with its defect if that ended it."""
 
     def __init__(self, emit: Callable[[Event], None], finished: Callable[[Job, BaseException | None], object]) -> None:
@@ -63,31 +71,31 @@ class Jobs:
         return tuple(self._tasks.values())
 
     @property
-    def switching(self) -> Job | None:
+    def switch_job(self) -> Job | None:
         """The one that is in the middle of a switch."""
         return next((job for job in self.running if job.switches), None)
 
     def interrupt_switch(self) -> None:
         """Let that end where it can be left, as Ctrl-C does."""
-        if self.switching is not None:
-            self.switching.started.context.interrupt.press()
+        if self.switch_job is not None:
+            self.switch_job.started.context.interrupt.press()
 
-    def start(self, started: Started) -> Job:
+    def start(self, started: PreparedCommand) -> Job:
         """Run a verb beside everything else."""
         job = Job(started)
 
         async def run() -> None:
             async with aclosing(started.events()) as events:
                 async for event in events:
-                    job.take(event)
+                    job.record_event(event)
                     self._emit(event)
 
         task = asyncio.create_task(run(), name=" ".join(started.words))
         self._tasks[task] = job
-        task.add_done_callback(self._over)
+        task.add_done_callback(self._on_task_done)
         return job
 
-    def leave(self, down: Started) -> None:
+    def detach_starts(self, down: PreparedCommand) -> None:
         """Stop watching the starts that a ``down`` or a ``free`` is about to end: what it names, on the nodes that it is about."""
         names, _ = aimed_at(down.words)
         for job in self.running:
@@ -105,15 +113,18 @@ class Jobs:
             job.started.context.interrupt.press()
         if tasks:
             await asyncio.wait(tasks, timeout=_PATIENCE)
-        await end(tasks, _PATIENCE)
+        await cancel_and_wait(tasks, _PATIENCE)
         ends = [job.ended for job in tasks.values() if job.ended is not None and job.ended.message]
         return tuple(
             line
             for one in ends
-            for line in (*clean_lines(one.message or ""), *(f"  try: {way}" for way in clean_lines(one.hint or "")))
+            for line in (
+                *sanitize_lines(one.message or ""),
+                *(f"  try: {way}" for way in sanitize_lines(one.hint or "")),
+            )
         )
 
-    def _over(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         job = self._tasks.pop(task)
         if not task.cancelled():
             self._finished(job, task.exception())

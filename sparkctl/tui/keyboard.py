@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
     from textual.message_pump import MessagePump
 
-    from sparkctl.tui.app import Panel
+    from sparkctl.tui.app import PanelApp
 
 PATIENCE = 3.0  # seconds: what was typed while a dialog took longer to open was hardly meant for it
 RIGHT_OF_WAY = 0.1  # seconds for which work that can wait lets keys go first, at most: it is not to starve under them
@@ -29,10 +29,10 @@ UNBIDDEN = 0.5  # seconds in which keys that were on their way cannot answer a d
 _CALM = 2  # a key on its way up may post a message, which goes the same way
 
 
-class Keyboard:
+class KeyQueue:
     """Keeps what is typed while the panel is busy with the key before, or a dialog is being opened."""
 
-    def __init__(self, panel: Panel) -> None:
+    def __init__(self, panel: PanelApp) -> None:
         self._panel = panel
         self._typed: deque[events.Key | events.Paste] = deque()
         self._typing: asyncio.Task[None] | None = None
@@ -46,18 +46,18 @@ class Keyboard:
         self._begun = 0.0  # when the first key was taken of those that are still being done
         self._done = -PAINTING
 
-    def rested(self, seconds: float) -> bool:
+    def is_idle_for(self, seconds: float) -> bool:
         """Tell whether nothing was typed for so many seconds."""
         return self._taken is None or asyncio.get_running_loop().time() - self._taken >= seconds
 
-    def is_ahead(self) -> bool:
+    def has_pending_key(self) -> bool:
         """Tell whether a key is on its way, being done, or its picture still to be painted: what can wait for some ms does."""
         now = time.monotonic()
         if self._typing is not None and not self._typing.done():
             return now - self._begun < RIGHT_OF_WAY
         return now < self._expected or now - self._done < PAINTING
 
-    def hear(self, patience: float | None = None) -> None:
+    def expect_key(self, patience: float | None = None) -> None:
         """Know that a key is on its way, or may be one after so many seconds of patience. Called by the thread that reads
         the terminal."""
         self._expected = time.monotonic() + (patience or 0.0) + PAINTING
@@ -67,7 +67,7 @@ class Keyboard:
         """Whether a dialog is being opened: what is pressed is for that, and not for what is still to be seen."""
         return bool(self._opening or self._away)
 
-    def take(self, event: events.Key | events.Paste) -> None:
+    def put_event(self, event: events.Key | events.Paste) -> None:
         """Take what was typed, now or in its turn. Escape gives up what is being opened, and what was typed for it."""
         self._taken = asyncio.get_running_loop().time()
         is_escape = isinstance(event, events.Key) and event.key == "escape"
@@ -83,28 +83,28 @@ class Keyboard:
             self._begun = time.monotonic()
             self._typing = self._panel.spawn(self._type())
 
-    def wait_for(self, opening: asyncio.Task[None]) -> None:
+    def hold_until_done(self, opening: asyncio.Task[None]) -> None:
         """Keep what is typed until a task is over, which opens something and needs no key for that."""
         self._opening.add(opening)
         opening.add_done_callback(self._opening.discard)
 
-    def hold_for(self, mounting: Awaitable[object]) -> None:
+    def hold_until_mounted(self, mounting: Awaitable[object]) -> None:
         """Keep what is typed, escape as well, until that is there which it is typed for."""
         task = self._panel.spawn(_patiently(mounting))
         self._coming.add(task)
         task.add_done_callback(self._coming.discard)
 
-    def leave_to(self, other: asyncio.Task[None]) -> None:
+    def suspend_until(self, other: asyncio.Task[None]) -> None:
         """Drop what is typed until a task is over, which gives the terminal to another program."""
         self._typed.clear()
         self._away.add(other)
         other.add_done_callback(self._away.discard)
 
-    def come_back(self) -> None:
+    def resume(self) -> None:
         """The other program has ended: keys are for the panel again."""
         self._away.clear()
 
-    def startle(self) -> None:
+    def discard_keys_briefly(self) -> None:
         """A dialog has opened by itself: what was typed until somebody can have seen it is no answer to it."""
         self._typed.clear()
         self._deaf_until = asyncio.get_running_loop().time() + UNBIDDEN
@@ -120,7 +120,7 @@ class Keyboard:
                 await self._opened()
                 continue
             event = self._typed.popleft()
-            if await _through(self._panel, partial(self._panel.hand_over, event)):
+            if await _drain_pump(self._panel, partial(self._panel.hand_over, event)):
                 await self._settled()
         self._done = time.monotonic()
 
@@ -130,7 +130,7 @@ class Keyboard:
         while calm < _CALM:
             now = self._target()
             for pump in now.ancestors_with_self:
-                await _through(pump)
+                await _drain_pump(pump)
             if self._opening or self._coming:
                 await self._opened()
             calm = calm + 1 if now is before and now is self._target() else 0
@@ -154,7 +154,7 @@ async def _patiently(mounting: Awaitable[object]) -> None:
             await mounting
 
 
-async def _through(pump: MessagePump, do: Callable[[], Awaitable[None]] | None = None) -> bool:
+async def _drain_pump(pump: MessagePump, do: Callable[[], Awaitable[None]] | None = None) -> bool:
     """Return when everything that a pump was sent is done, and ``do`` after it; False where it takes no messages now."""
     passed = asyncio.Event()
 

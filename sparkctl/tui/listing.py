@@ -10,25 +10,25 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widget import Widget
 
-from sparkctl.core.actions import Action, Sense
-from sparkctl.present.scrolled import Page
-from sparkctl.tui.log_prompt import Asked, LogPrompt
+from sparkctl.core.actions import Action, ActionRole
+from sparkctl.present.scrolled import ScrollPage
+from sparkctl.tui.log_prompt import PromptMode, SearchPrompt
 from sparkctl.tui.screen import PanelScreen
-from sparkctl.tui.sheet import Sheet
+from sparkctl.tui.sheet import TextSurface
 
 _PAGE = 5
 _NOTCH = 2  # rows for a notch of the wheel
 KeyT = TypeVar("KeyT", bound=Hashable)
 
 
-class _List(Sheet):
+class _ListSurface(TextSurface):
     """A click selects, and twice it is enter; the wheel goes on in the list, or in what is told below it."""
 
     def on_click(self, event: events.Click) -> None:
         """Select what is under the pointer."""
         screen = self.screen
         assert isinstance(screen, ListScreen)
-        screen.point(event.x, event.y, twice=event.chain > 1)
+        screen.select_at(event.x, event.y, twice=event.chain > 1)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Go on."""
@@ -45,20 +45,20 @@ class _List(Sheet):
         screen.wheel(event.y, by)
 
 
-class _Body(Vertical):
+class _ListBody(Vertical):
     """The sheet, and the line in which a filter is typed."""
 
     DEFAULT_CSS = """
-    _Body > #list { height: 1fr; }
-    _Body > LogPrompt { display: none; }
-    _Body > LogPrompt.-open { display: block; }
+    _ListBody > #list { height: 1fr; }
+    _ListBody > SearchPrompt { display: none; }
+    _ListBody > SearchPrompt.-open { display: block; }
     """
 
     def compose(self) -> ComposeResult:
         screen = self.screen
         assert isinstance(screen, PanelScreen)
-        yield _List(screen.panel.tones, id="list")
-        yield LogPrompt()
+        yield _ListSurface(screen.panel.tones, id="list")
+        yield SearchPrompt()
 
 
 class ListScreen(PanelScreen, Generic[KeyT]):
@@ -69,42 +69,45 @@ class ListScreen(PanelScreen, Generic[KeyT]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._chosen: KeyT | None = None
-        self._further = 0
+        self._selected_key: KeyT | None = None
+        self._scroll_offset = 0
         self._typed = ""
-        self._page = Page(())
+        self._page = ScrollPage(())
 
     def body(self) -> Widget:
         """Return the list with the selected one below it."""
-        return _Body()
+        return _ListBody()
 
     @property
-    def sheet(self) -> Sheet:
+    def sheet(self) -> TextSurface:
         """What the list is painted on."""
-        return self.query_one("#list", Sheet)
+        return self.query_one("#list", TextSurface)
 
     def on_resize(self, event: events.Resize) -> None:
         """Fit, once the sheet has its new size."""
         super().on_resize(event)
         self.call_after_refresh(self.repaint)
 
-    def show(self, page: Page) -> None:
+    def show(self, page: ScrollPage) -> None:
         """Show a page."""
-        self._page, self._further = page, page.further
-        self.sheet.show(page.rows)
+        self._page, self._scroll_offset = page, page.further
+        self.sheet.set_rows(page.rows)
 
-    def point(self, x: int, y: int, *, twice: bool) -> None:
+    def select_at(self, x: int, y: int, *, twice: bool) -> None:
         """Select what stands there; twice does what enter does."""
-        entry, (keys, _) = self._page.entry(y), self.listed()
+        entry, (keys, _) = self._page.entry(y), self.list_keys()
         if entry is not None and entry < len(keys):
-            self._chosen, self._further = keys[entry], 0
+            self._selected_key, self._scroll_offset = keys[entry], 0
             self.repaint()
-            if twice and (take := next((one for one in self.actions if one.sense is Sense.TAKE), None)) is not None:
-                self.panel.act(take.id)
+            if (
+                twice
+                and (take := next((one for one in self.actions if one.sense is ActionRole.TAKE), None)) is not None
+            ):
+                self.panel.perform_action(take.id)
         elif y == self._page.top - 1:
-            self.head(x)
+            self.on_header_click(x)
 
-    def head(self, x: int) -> None:
+    def on_header_click(self, x: int) -> None:
         """Do what a click on the line above the list does."""
 
     def wheel(self, y: int, by: int) -> None:
@@ -114,11 +117,11 @@ class ListScreen(PanelScreen, Generic[KeyT]):
         else:
             self._scroll(by * _NOTCH)
 
-    def listed(self) -> tuple[Sequence[KeyT], KeyT | None]:
+    def list_keys(self) -> tuple[Sequence[KeyT], KeyT | None]:
         """Return the keys as they stand, and the selected one; None where there is none."""
         raise NotImplementedError
 
-    def room_of(self, sheet: Widget) -> tuple[int, int]:
+    def surface_size(self, sheet: Widget) -> tuple[int, int]:
         """Return width and height of the list's sheet, also before it has been laid out."""
         wide, high = sheet.size
         return (wide, high) if wide and high else (self.size.width, self.size.height - 2)
@@ -133,11 +136,11 @@ class ListScreen(PanelScreen, Generic[KeyT]):
 
     def do_first(self, _: Action) -> None:
         """Select the first one."""
-        self._step(-len(self.listed()[0]))
+        self._step(-len(self.list_keys()[0]))
 
     def do_last(self, _: Action) -> None:
         """Select the last one."""
-        self._step(len(self.listed()[0]))
+        self._step(len(self.list_keys()[0]))
 
     def do_further(self, _: Action) -> None:
         """Read on."""
@@ -149,7 +152,7 @@ class ListScreen(PanelScreen, Generic[KeyT]):
 
     def do_filter(self, _: Action) -> None:
         """Let a filter be typed."""
-        self.query_one(LogPrompt).ask(Asked.ONLY, self._typed)
+        self.query_one(SearchPrompt).open_prompt(PromptMode.ONLY, self._typed)
 
     def do_back(self, _: Action) -> None:
         """Drop the filter; without one, leave."""
@@ -158,25 +161,25 @@ class ListScreen(PanelScreen, Generic[KeyT]):
         else:
             self.panel.pop_screen()
 
-    @on(LogPrompt.Typed)
-    def _is_typed(self, event: LogPrompt.Typed) -> None:
+    @on(SearchPrompt.Typed)
+    def _is_typed(self, event: SearchPrompt.Typed) -> None:
         self._filter(event.text)
 
-    @on(LogPrompt.Closed)
-    def _was_typed(self, event: LogPrompt.Closed) -> None:
+    @on(SearchPrompt.Closed)
+    def _was_typed(self, event: SearchPrompt.Closed) -> None:
         self._filter(event.text)
 
     def _filter(self, text: str) -> None:
-        self._typed, self._further = text, 0
+        self._typed, self._scroll_offset = text, 0
         self.call_after_refresh(self.repaint)
 
     def _step(self, by: int) -> None:
-        keys, selected = self.listed()
+        keys, selected = self.list_keys()
         if selected is not None:
-            self._chosen = keys[max(0, min(len(keys) - 1, keys.index(selected) + by))]
-            self._further = 0
+            self._selected_key = keys[max(0, min(len(keys) - 1, keys.index(selected) + by))]
+            self._scroll_offset = 0
             self.repaint()
 
     def _scroll(self, by: int) -> None:
-        self._further = max(0, self._further + by)
+        self._scroll_offset = max(0, self._scroll_offset + by)
         self.repaint()

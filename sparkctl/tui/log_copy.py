@@ -8,15 +8,15 @@ from pathlib import Path
 
 from textual.selection import Selection
 
-from sparkctl.core.logbook import BookLine, LogBook
-from sparkctl.core.logorder import Rows
-from sparkctl.tui.log_layout import Layout
+from sparkctl.core.logbook import BufferedLine, LogBuffer
+from sparkctl.core.logorder import LineOrder
+from sparkctl.tui.log_layout import LogLayout
 
 CLIPBOARD = 74_994  # bytes: as base64 just below the 100,000 at which terminals give up
 _SLICE = 256
 
 
-def selected(layout: Layout, selection: Selection) -> tuple[str, bool]:
+def extract_selected_text(layout: LogLayout, selection: Selection) -> tuple[str, bool]:
     """Return the selected text and whether it is all of it; a clipboard takes only so much.
 
     The selection's rows are the serial numbers of shown lines, its columns characters of their text.
@@ -37,7 +37,7 @@ def selected(layout: Layout, selection: Selection) -> tuple[str, bool]:
     return "\n".join(parts), True
 
 
-async def save(book: LogBook, rows: Rows, path: Path) -> str:
+async def save_lines(book: LogBuffer, rows: LineOrder, path: Path) -> str:
     """Write the lines to a file that is not there yet, as ``TIME [SOURCE] TEXT``; return in words how that went."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -52,7 +52,7 @@ async def save(book: LogBook, rows: Rows, path: Path) -> str:
             while key <= last and (index := rows.index(key)) < len(rows):
                 keys = [rows.key(at) for at in range(index, min(len(rows), index + _SLICE))]
                 lines = [line for each in keys if each <= last and (line := book.line(each[1])) is not None]
-                out.writelines(f"{_written(book, line)}\n" for line in lines)
+                out.writelines(f"{_format_saved_line(book, line)}\n" for line in lines)
                 count += len(lines)
                 key = keys[-1][0], keys[-1][1] + 1
                 await asyncio.sleep(0)
@@ -61,6 +61,6 @@ async def save(book: LogBook, rows: Rows, path: Path) -> str:
     return f"{count:,} {'line' if count == 1 else 'lines'} in {path}"
 
 
-def _written(book: LogBook, line: BookLine) -> str:
+def _format_saved_line(book: LogBuffer, line: BufferedLine) -> str:
     source = f"{book.sources[line.source]} " if len(book.sources) > 1 else ""
     return f"{line.when} {source}{line.text}"

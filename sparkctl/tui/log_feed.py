@@ -13,15 +13,15 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sparkctl.core.context import Interrupt
-from sparkctl.model.events import Ended, LogArrived, NodeStateChanged, Outcome, Warned
+from sparkctl.core.context import InterruptSignal
+from sparkctl.model.events import CommandEnded, LogArrived, NodeStateChanged, Outcome, WarningEmitted
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.operations.logs import LogsRequest, logs, read_saved
+from sparkctl.operations.logs import ShowLog, read_saved_log, show_log
 
 if TYPE_CHECKING:
     from sparkctl.core.log_files import SavedLog
-    from sparkctl.tui.room import Room
+    from sparkctl.tui.room import PanelController
 
 AT_ONCE = 100  # lines between two looks at the keyboard: about a millisecond of work
 WAIT = 0.002  # s between two looks whether a key is done
@@ -32,7 +32,7 @@ BACK_SAID = 5.0  # s for which it is said that a break is over: one of a moment 
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class LogConsumer:
     """Who reads: ``begin`` is called before the first line of a container's log, ``take`` with lines in their order, and
     ``tell`` with what is the matter, None when all is well. ``over``: the log is at its end, and whole. ``is_to_wait``:
     whether lines are to wait now, because a key has the right of way."""
@@ -44,13 +44,13 @@ class Reader:
     is_to_wait: Callable[[], bool] = lambda: False
 
 
-class LogFeed:
+class LogSubscription:
     """The log of one instance on one node. ``tail``: only its last lines; their numbers then count from there.
 
     ``saved``: that of an earlier start of it, from this machine's disk."""
 
     def __init__(
-        self, room: Room, node: NodeName, instance: str, reader: Reader, tail: int | None = None,
+        self, room: PanelController, node: NodeName, instance: str, reader: LogConsumer, tail: int | None = None,
         saved: SavedLog | None = None,
     ) -> None:  # fmt: skip
         self._saved = saved
@@ -59,14 +59,14 @@ class LogFeed:
         self._container: str | None = None
         self._is_broken = False
         self._saying: asyncio.Task[None] | None = None  # that a break is over
-        self._task = room.beside(self._run(), f"log of {instance} on {node}")
+        self._task = room.run_background_task(self._run(), f"log of {instance} on {node}")
         self._task.add_done_callback(self._over)
 
     def close(self) -> None:
         """Read no further."""
         self._task.remove_done_callback(self._over)
         self._task.cancel()
-        self._hush()
+        self._cancel_status_timer()
 
     async def _run(self) -> None:
         if self._saved is not None:
@@ -89,35 +89,40 @@ class LogFeed:
             while self._listed() in (None, self._container):
                 await self._room.clock.sleep(_LOOK)
 
-    async def _follow(self) -> Ended | None:
-        node = self._room.crew.node(self._node)
+    async def _follow(self) -> CommandEnded | None:
+        node = self._room.supervisor.node(self._node)
         if node is None:
             self._reader.tell(f"{self._node} is not in the config any more")
             return None
-        ctx = replace(self._room.context, interrupt=Interrupt())
-        request = LogsRequest(
-            self._instance, [node], follow=True, tail=self._tail, pace=self._pace, session=self._room.crew.session
+        ctx = replace(self._room.context, interrupt=InterruptSignal())
+        request = ShowLog(
+            self._instance,
+            [node],
+            follow=True,
+            tail=self._tail,
+            pace=self._pace,
+            session=self._room.supervisor.background_session,
         )
         self._reader.tell(None if self._answers() else f"connecting to {self._node} ...")
         warned: list[str] = []
-        async with aclosing(logs(ctx, request)) as events:  # who reads no further leaves nothing running
+        async with aclosing(show_log(ctx, request)) as events:  # who reads no further leaves nothing running
             async for event in events:
                 match event:
                     case LogArrived():
                         self._answered()
-                        await self._give(event.lines)
+                        await self._deliver_lines(event.lines)
                     case NodeStateChanged(state=NodeState.OK):
                         self._answered()
                     case NodeStateChanged():
-                        self._hush()
+                        self._cancel_status_timer()
                         self._is_broken = True
-                        self._reader.tell(_broken(event))
-                    case Warned():
-                        self._hush()
+                        self._reader.tell(_describe_break(event))
+                    case WarningEmitted():
+                        self._cancel_status_timer()
                         warned.append(event.message)
                         self._reader.tell(event.message)
-                    case Ended():
-                        self._hush()
+                    case CommandEnded():
+                        self._cancel_status_timer()
                         self._is_broken = False
                         # where it is a saved log, a warning has said so, and another may have said who ended it
                         self._reader.tell(event.message or "; ".join(warned[-2:]) or str(event.outcome))
@@ -131,7 +136,7 @@ class LogFeed:
         if self._is_broken:
             self._is_broken = False
             self._reader.tell(f"{self._node} was away and is back: the log goes on where it stopped")
-            self._saying = self._room.beside(self._say_no_more(), f"break of the log of {self._instance}")
+            self._saying = self._room.run_background_task(self._say_no_more(), f"break of the log of {self._instance}")
         elif self._saying is None:
             self._reader.tell(None)
 
@@ -140,13 +145,13 @@ class LogFeed:
         self._saying = None
         self._reader.tell(None)
 
-    def _hush(self) -> None:
+    def _cancel_status_timer(self) -> None:
         """There is something newer to be said than that a break is over."""
         if self._saying is not None:
             self._saying.cancel()
             self._saying = None
 
-    async def _give(self, lines: Sequence[LogLine]) -> None:
+    async def _deliver_lines(self, lines: Sequence[LogLine]) -> None:
         for start in range(0, len(lines), AT_ONCE):
             self._reader.take(lines[start : start + AT_ONCE])
             await asyncio.sleep(0)
@@ -167,7 +172,7 @@ class LogFeed:
         store = self._room.bridge.store
         if self._node not in store.nodes:
             return None
-        views = store.last(self._node).instances
+        views = store.get_last_known_view(self._node).instances
         return next((one.container_id for one in views if one.name == self._instance and one.is_alive), None)
 
     async def _read_saved(self, saved: SavedLog) -> None:
@@ -175,8 +180,8 @@ class LogFeed:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(saved.saved))
         self._reader.tell(f"an earlier start; this is its saved log ({when}); P goes further back")
         try:
-            for lines in read_saved(saved.path):
-                await self._give(lines)
+            for lines in read_saved_log(saved.path):
+                await self._deliver_lines(lines)
         except OSError as broken:
             self._reader.tell(f"the saved log cannot be read: {broken}")
         self._reader.over()
@@ -195,7 +200,7 @@ class LogFeed:
                     await self._room.clock.sleep(_REPLAYED)
                 if turn.is_set():
                     break
-                await self._give(event.lines)
+                await self._deliver_lines(event.lines)
             else:
                 self._reader.over()
             await turn.wait()
@@ -209,7 +214,7 @@ class LogFeed:
             self._reader.tell(f"a defect in sparkctl: {type(defect).__name__}: {defect}; please report it")
 
 
-def _broken(event: NodeStateChanged) -> str:
+def _describe_break(event: NodeStateChanged) -> str:
     words = f"{event.node}: {event.detail or event.state}"
     if event.next_try is not None:
         words += f"; attempt {event.attempt}, next try in {event.next_try:.0f} s"

@@ -10,25 +10,25 @@ from dataclasses import dataclass
 
 from rich.cells import get_character_cell_size
 
-from sparkctl.core.logbook import BookLine, LogBook
-from sparkctl.core.logorder import Rows
+from sparkctl.core.logbook import BufferedLine, LogBuffer
+from sparkctl.core.logorder import LineOrder
 
 LONGEST_SHOWN = 4096  # characters; the rest of a longer line is in what is searched, copied and saved
 _KEPT = 1024  # decoded lines
-Place = tuple[int, int]
+RowPosition = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LogRow:
     """``start`` to ``stop`` are characters of the line's text; ``serial`` numbers the shown lines, whatever drops."""
 
-    line: BookLine
+    line: BufferedLine
     serial: int
     start: int
     stop: int
 
 
-def fitting(text: str, start: int, width: int) -> int:
+def find_fit_end(text: str, start: int, width: int) -> int:
     """Return the index of the first character from ``start`` on that ``width`` cells have no room for."""
     if text.isascii():
         return min(len(text), start + width)
@@ -40,75 +40,76 @@ def fitting(text: str, start: int, width: int) -> int:
     return len(text)
 
 
-def indent(width: int) -> int:
+def wrap_indent(width: int) -> int:
     """Return by how many cells the further rows of a wrapped line stand in."""
     return 2 if width >= 24 else 0
 
 
-def breaks(text: str, width: int) -> tuple[int, ...]:
+def wrap_offsets(text: str, width: int) -> tuple[int, ...]:
     """Return where each row of a wrapped text begins: after a space of its last third, or where the width ends."""
     starts = [0]
     if len(text) <= width and text.isascii():
         return (0,)
     start, room = 0, width
-    while (end := max(start + 1, fitting(text, start, room))) < len(text):
+    while (end := max(start + 1, find_fit_end(text, start, room))) < len(text):
         space = text.rfind(" ", start + max(1, (end - start) * 2 // 3), end + 1)
         start = space + 1 if space > 0 else end
         if start >= len(text):
             break
         starts.append(start)
-        room = width - indent(width)
+        room = width - wrap_indent(width)
     return tuple(starts)
 
 
-class Layout:
+class LogLayout:
     """The lines of ``rows`` on a screen of ``width`` cells for text and ``height`` rows."""
 
-    def __init__(self, book: LogBook) -> None:
+    def __init__(self, book: LogBuffer) -> None:
         self.book = book
-        self.rows: Rows = book.order
+        self.rows: LineOrder = book.order
         self.width = 80
         self.height = 24
         self.is_wrapped = False
-        self._lines: dict[int, BookLine] = {}
+        self._lines: dict[int, BufferedLine] = {}
 
-    def lines(self, index: int, count: int) -> list[BookLine]:
+    def lines(self, index: int, count: int) -> list[BufferedLine]:
         """Return shown lines; one that went this moment is an empty line."""
         keys = [self.rows.key(at) for at in range(max(0, index), min(len(self.rows), index + count))]
         missing = [number for _, number in keys if number not in self._lines]
         if missing:
             self._fetch(missing)
-        return [self._lines.get(number) or BookLine(number, 0, 0, "", "", moment) for moment, number in keys]
+        return [self._lines.get(number) or BufferedLine(number, 0, 0, "", "", moment) for moment, number in keys]
 
-    def row_of(self, line: BookLine, character: int) -> int:
+    def row_of(self, line: BufferedLine, character: int) -> int:
         """Return the row of a line on which a character stands."""
         return bisect_right(self._breaks(line), character) - 1 if self.is_wrapped else 0
 
-    def start_of(self, line: BookLine, row: int) -> int:
+    def start_of(self, line: BufferedLine, row: int) -> int:
         """Return the character with which a row of a line begins."""
         starts = self._breaks(line) if self.is_wrapped else (0,)
         return starts[min(row, len(starts) - 1)]
 
-    def page(self, place: Place) -> list[Row]:
+    def page(self, place: RowPosition) -> list[LogRow]:
         """Return the rows of the screen from this place on; fewer than its height where the log ends."""
         index, skip = place
-        found: list[Row] = []
+        found: list[LogRow] = []
         for offset, line in enumerate(self.lines(index, self.height)):
             serial = self.rows.dropped + max(0, index) + offset
             length = min(len(line.text), LONGEST_SHOWN)
             if not self.is_wrapped:
-                found.append(Row(line, serial, 0, length))
+                found.append(LogRow(line, serial, 0, length))
                 continue
             starts = (*self._breaks(line), length)
             found += [
-                Row(line, serial, start, stop) for start, stop in zip(starts[skip:-1], starts[skip + 1 :], strict=True)
+                LogRow(line, serial, start, stop)
+                for start, stop in zip(starts[skip:-1], starts[skip + 1 :], strict=True)
             ]
             skip = 0
             if len(found) >= self.height:
                 break
         return found[: self.height]
 
-    def bottom(self) -> Place:
+    def bottom(self) -> RowPosition:
         """Return the place that shows the end of the log on the last row."""
         first = max(0, len(self.rows) - self.height)
         if not self.is_wrapped:
@@ -120,11 +121,11 @@ class Layout:
                 return len(self.rows) - back, -room
         return 0, 0
 
-    def moved(self, place: Place, by: int) -> Place:
+    def move_position(self, place: RowPosition, by: int) -> RowPosition:
         """Return the place ``by`` rows further down (negative: up), within the log."""
         index, row = place
         if not self.is_wrapped:
-            return self.clamped((index + by, 0))
+            return self.clamp_position((index + by, 0))
         row += by
         while row < 0 and index > 0:
             index -= 1
@@ -132,17 +133,17 @@ class Layout:
         while index < len(self.rows) - 1 and row >= (height := self._height_of(index)):
             index += 1
             row -= height
-        return self.clamped((index, row))
+        return self.clamp_position((index, row))
 
-    def clamped(self, place: Place) -> Place:
+    def clamp_position(self, place: RowPosition) -> RowPosition:
         """Return the nearest place that leaves no row empty which could show a line."""
         return max((0, 0), min(place, self.bottom()))
 
     def _height_of(self, index: int) -> int:
         return sum(len(self._breaks(line)) for line in self.lines(index, 1))
 
-    def _breaks(self, line: BookLine) -> tuple[int, ...]:
-        return breaks(line.text[:LONGEST_SHOWN], self.width)
+    def _breaks(self, line: BufferedLine) -> tuple[int, ...]:
+        return wrap_offsets(line.text[:LONGEST_SHOWN], self.width)
 
     def _fetch(self, numbers: list[int]) -> None:
         if len(self._lines) > _KEPT:

@@ -13,22 +13,22 @@ from rich.style import Style
 from textual.selection import Selection
 from textual.strip import Strip
 
-from sparkctl.core.logbook import BookLine
-from sparkctl.core.logmarks import Level, Mark, header
-from sparkctl.core.logpattern import LinePattern
-from sparkctl.model.text import shorten
-from sparkctl.tui.log_layout import LONGEST_SHOWN, Row, fitting, indent
+from sparkctl.core.logbook import BufferedLine
+from sparkctl.core.logmarks import LineMark, LogLevel, parse_level_header
+from sparkctl.core.logpattern import FilterPattern
+from sparkctl.model.text import truncate_text
+from sparkctl.tui.log_layout import LONGEST_SHOWN, LogRow, find_fit_end, wrap_indent
 
 SOURCES = ("source-1", "source-2", "source-3")  # their colours take turns
 STYLES = ("dim", "debug", "warning", "error", "failure", "ready", "match", "current", "selected", *SOURCES)
-Span = tuple[int, int, Style]
+StyleRange = tuple[int, int, Style]
 _NARROW, _TINY = 60, 30  # columns below which the time loses its milliseconds, and goes
 _LONGEST_NAME = 16
 _DIGITS = 6  # of a line's number: a million lines are kept
 
 
 @dataclass(frozen=True, slots=True)
-class Symbols:
+class LogSymbols:
     """One character each: ready, failure, error, warning, the current line, more to the right, the separators."""
 
     ready: str = "●"
@@ -44,14 +44,14 @@ class Symbols:
     cut: str = "…"
 
 
-ASCII = Symbols("*", "x", "!", "-", ".", ">", ">", "<", "|", ":", "~")
+ASCII = LogSymbols("*", "x", "!", "-", ".", ">", ">", "<", "|", ":", "~")
 
 
-class Painter:
+class LogLineRenderer:
     """Paints rows of ``width`` columns. ``styles`` has one for each of `STYLES`, ``base`` is all other text."""
 
     def __init__(self, sources: Sequence[str], *, ascii_only: bool = False, zone: tzinfo | None = None) -> None:
-        self.symbols = ASCII if ascii_only else Symbols()
+        self.symbols = ASCII if ascii_only else LogSymbols()
         self.width = 80
         self.has_times = False
         self.has_sources = False
@@ -60,7 +60,7 @@ class Painter:
         self.styles: dict[str, Style] = {}
         self.proofs: frozenset[tuple[int, int]] = frozenset()  # source and line of what proves a verdict
         self._zone = zone
-        names = [shorten(_ascii(name) if ascii_only else name, _LONGEST_NAME) for name in sources]
+        names = [truncate_text(_ascii(name) if ascii_only else name, _LONGEST_NAME) for name in sources]
         self._wide = max(map(cell_len, names))
         self._names = [name + " " * (self._wide - cell_len(name)) for name in names]
 
@@ -76,34 +76,38 @@ class Painter:
         """Columns for text."""
         return max(1, self.width - self.gutter)
 
-    def strip(self, row: Row, left: int, spans: Sequence[Span], *, is_current: bool, goes_on: bool = False) -> Strip:
+    def render_strip(
+        self, row: LogRow, left: int, spans: Sequence[StyleRange], *, is_current: bool, goes_on: bool = False
+    ) -> Strip:
         """Return the row; ``left`` is the first cell of the text that is seen, ``spans`` lie over the line's own.
 
         ``goes_on``: an error that the row above began; one symbol is enough for a traceback.
         """
         line = row.line
         text = line.text[:LONGEST_SHOWN]
-        start = row.start if not left else fitting(text, row.start, left)
-        stop = min(row.stop, fitting(text, start, self.text_width))
+        start = row.start if not left else find_fit_end(text, row.start, left)
+        stop = min(row.stop, find_fit_end(text, start, self.text_width))
         tail = ""
         if text[stop : row.stop].strip():
             tail = self.symbols.more
         elif stop == len(text) < len(line.text):
             tail = f"{self.symbols.cut}+{len(line.text) - len(text):,}"
         if tail:
-            stop = max(start, min(stop, fitting(text, start, self.text_width - cell_len(tail))))
+            stop = max(start, min(stop, find_fit_end(text, start, self.text_width - cell_len(tail))))
         gutter = self._gutter(row, is_current=is_current, goes_on=goes_on)
-        own = self._own(line, is_current=is_current)
-        pieces = self._pieces(text, start, stop, [*own, *spans], self._plain(line, is_current=is_current))
+        own = self._line_styles(line, is_current=is_current)
+        pieces = self._segments(text, start, stop, [*own, *spans], self._base_style(line, is_current=is_current))
         if left and start:
             gutter[-1] = Segment(f"{gutter[-1].text[:-1]}{self.symbols.less}", self.base + self.styles["dim"])
         room = self.text_width - cell_len(text[start:stop]) - cell_len(tail)
-        rest = [Segment(" " * max(0, room), self._plain(line, is_current=is_current))]
+        rest = [Segment(" " * max(0, room), self._base_style(line, is_current=is_current))]
         if tail:
             rest.append(Segment(tail, self.base + self.styles["dim"]))
         if row.start:
-            rest[0] = Segment(" " * max(0, room - indent(self.text_width)), self._plain(line, is_current=is_current))
-            gutter.append(Segment(" " * indent(self.text_width), self._plain(line, is_current=is_current)))
+            rest[0] = Segment(
+                " " * max(0, room - wrap_indent(self.text_width)), self._base_style(line, is_current=is_current)
+            )
+            gutter.append(Segment(" " * wrap_indent(self.text_width), self._base_style(line, is_current=is_current)))
         strip = Strip([*gutter, *_selectable(pieces, start, row.serial), *rest])
         return strip if strip.cell_length == self.width else strip.adjust_cell_length(self.width, self.base)
 
@@ -111,12 +115,12 @@ class Painter:
         """Return a row without a line."""
         return Strip.blank(self.width, self.base)
 
-    def over(self, row: Row, pattern: LinePattern | None, selection: Selection | None) -> list[Span]:
+    def over(self, row: LogRow, pattern: FilterPattern | None, selection: Selection | None) -> list[StyleRange]:
         """Return what lies over a row's own colours: what was found in it, and what of it is selected."""
-        spans: list[Span] = []
+        spans: list[StyleRange] = []
         if pattern is not None:
             style = self.styles["match"]
-            spans += [(start, stop, style) for start, stop in pattern.spans(row.line.text[:LONGEST_SHOWN])]
+            spans += [(start, stop, style) for start, stop in pattern.find_matches(row.line.text[:LONGEST_SHOWN])]
         if selection is not None and (span := selection.get_span(row.serial)) is not None:
             start, stop = span
             spans.append((start, len(row.line.text) if stop < 0 else stop, self.styles["selected"]))
@@ -124,7 +128,7 @@ class Painter:
 
     # the parts
 
-    def _gutter(self, row: Row, *, is_current: bool, goes_on: bool) -> list[Segment]:
+    def _gutter(self, row: LogRow, *, is_current: bool, goes_on: bool) -> list[Segment]:
         line = row.line
         is_first = row.start == 0
         symbol, style = self._symbol(line, is_current=is_current) if is_first else (" ", self.base)
@@ -147,40 +151,40 @@ class Painter:
             found.append(Segment(f"{self.symbols.stderr if line.is_stderr else self.symbols.stdout} ", dim))
         return found
 
-    def _symbol(self, line: BookLine, *, is_current: bool) -> tuple[str, Style]:
-        if line.mark is Mark.FAILURE:
+    def _symbol(self, line: BufferedLine, *, is_current: bool) -> tuple[str, Style]:
+        if line.mark is LineMark.FAILURE:
             return self.symbols.failure, self.base + self.styles["failure"]
-        if line.mark is Mark.READY:
+        if line.mark is LineMark.READY:
             return self.symbols.ready, self.base + self.styles["ready"]
         if is_current:
             return self.symbols.here, self.base + self.styles["current"]
-        if line.level is Level.ERROR:
+        if line.level is LogLevel.ERROR:
             return self.symbols.error, self.base + self.styles["error"]
-        if line.level is Level.WARNING:
+        if line.level is LogLevel.WARNING:
             return self.symbols.warning, self.base + self.styles["warning"]
         return " ", self.base
 
-    def _plain(self, line: BookLine, *, is_current: bool) -> Style:
+    def _base_style(self, line: BufferedLine, *, is_current: bool) -> Style:
         style = self.base
-        if line.mark is Mark.FAILURE:
+        if line.mark is LineMark.FAILURE:
             style += self.styles["failure"]
-        elif line.mark is Mark.READY:
+        elif line.mark is LineMark.READY:
             style += self.styles["ready"]
-        elif line.level is Level.ERROR:
+        elif line.level is LogLevel.ERROR:
             style += self.styles["error"]
-        elif line.level is Level.WARNING:
+        elif line.level is LogLevel.WARNING:
             style += self.styles["warning"]
-        elif line.level is Level.DEBUG:
+        elif line.level is LogLevel.DEBUG:
             style += self.styles["debug"]
         return style + self.styles["current"] if is_current else style
 
-    def _own(self, line: BookLine, *, is_current: bool) -> list[Span]:
+    def _line_styles(self, line: BufferedLine, *, is_current: bool) -> list[StyleRange]:
         """Return what the line brings itself: the prefix that its engine prints before every line stands back."""
-        _, head = header(line.text)
+        _, head = parse_level_header(line.text)
         dim = self.base + self.styles["dim"]
         return [(0, head, dim + self.styles["current"] if is_current else dim)] if head else []
 
-    def _pieces(self, text: str, start: int, stop: int, spans: Sequence[Span], plain: Style) -> list[Segment]:
+    def _segments(self, text: str, start: int, stop: int, spans: Sequence[StyleRange], plain: Style) -> list[Segment]:
         near = [(max(start, a), min(stop, b), style) for a, b, style in spans if a < stop and b > start]
         cuts = sorted({start, stop, *(a for a, _, _ in near), *(b for _, b, _ in near)})
         found = []
@@ -205,7 +209,7 @@ class Painter:
             return 0
         return 12 if self.width >= _NARROW else 8
 
-    def _time(self, line: BookLine) -> str:
+    def _time(self, line: BufferedLine) -> str:
         try:
             local = datetime.fromisoformat(line.when).astimezone(self._zone)
         except (ValueError, OverflowError, OSError):
@@ -213,7 +217,7 @@ class Painter:
         return local.strftime("%H:%M:%S.%f")[: self._time_width()]
 
 
-def style_of(name: str, given: Style) -> Style:
+def resolve_log_style(name: str, given: Style) -> Style:
     """Return the style of a part as a theme gives it. Only the current line has a background of its own."""
     is_ground = name == "current"
     return Style(

@@ -14,9 +14,9 @@ from textual.containers import Vertical
 from textual.events import Key
 from textual.scrollbar import ScrollBarRender
 
-from sparkctl.core.logbook import LogBook
-from sparkctl.tui.log_prompt import Asked, LogPrompt
-from sparkctl.tui.log_status import LogStatus
+from sparkctl.core.logbook import LogBuffer
+from sparkctl.tui.log_prompt import PromptMode, SearchPrompt
+from sparkctl.tui.log_status import LogStatusLine
 from sparkctl.tui.log_view import LogView
 
 
@@ -24,7 +24,7 @@ def _today() -> datetime:
     return datetime.now(UTC)
 
 
-class PlainBar(ScrollBarRender):
+class AsciiScrollBarRender(ScrollBarRender):
     """A scrollbar of blanks alone: its ends are not drawn in eighths of a cell."""
 
     VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
@@ -46,7 +46,7 @@ class LogPane(Vertical):
 
     def __init__(
         self,
-        book: LogBook,
+        book: LogBuffer,
         *,
         instance: str = "log",
         directory: Path | None = None,
@@ -57,10 +57,10 @@ class LogPane(Vertical):
     ) -> None:
         super().__init__(id=id)
         self.view = LogView(book, ascii_only=ascii_only, zone=zone)
-        self.view.divert = self._divert
+        self.view.key_filter = self._route_key_to_prompt
         self._ascii_only = ascii_only
-        self._status = LogStatus(ascii_only=ascii_only)
-        self._prompt = LogPrompt()
+        self._status = LogStatusLine(ascii_only=ascii_only)
+        self._prompt = SearchPrompt()
         self._has_typed = False  # since the prompt was opened
         self._instance = instance
         self._directory = directory
@@ -77,55 +77,55 @@ class LogPane(Vertical):
         """Have scrollbars of plain signs where signs are plain."""
         if self._ascii_only:
             for bar in (self.view.vertical_scrollbar, self.view.horizontal_scrollbar):
-                bar.renderer = PlainBar  # type: ignore[misc]
+                bar.renderer = AsciiScrollBarRender  # type: ignore[misc]
 
     @on(LogView.Changed)
     def _state_changed(self, event: LogView.Changed) -> None:
         event.stop()
         self._status.show(event.state)
 
-    @on(LogPrompt.Typed)
-    def _pattern_typed(self, event: LogPrompt.Typed) -> None:
+    @on(SearchPrompt.Typed)
+    def _pattern_typed(self, event: SearchPrompt.Typed) -> None:
         event.stop()
         self._has_typed = True
-        if event.asked is Asked.FIND:
-            self.view.back_to_mark()  # every letter looks from where the reader was
-        self._apply(event.asked, event.text, jump=True)
+        if event.asked is PromptMode.FIND:
+            self.view.return_to_saved()  # every letter looks from where the reader was
+        self._apply_pattern(event.asked, event.text, jump=True)
 
-    @on(LogPrompt.Closed)
-    def _prompt_closed(self, event: LogPrompt.Closed) -> None:
+    @on(SearchPrompt.Closed)
+    def _prompt_closed(self, event: SearchPrompt.Closed) -> None:
         event.stop()
         if not event.is_kept and self._has_typed:  # else nothing has changed that would have to be painted
-            self._apply(event.asked, event.text)
-            if event.asked is Asked.FIND:
-                self.view.back_to_mark()
+            self._apply_pattern(event.asked, event.text)
+            if event.asked is PromptMode.FIND:
+                self.view.return_to_saved()
 
-    def _divert(self, event: Key) -> bool:
+    def _route_key_to_prompt(self, event: Key) -> bool:
         """Take a key from the log: the one that opens the prompt, and what was typed right behind it.
 
         A binding is looked up when its key has bubbled up to the app, and by then letters have gone by.
         """
         if self._prompt.is_open:
-            self._prompt.take(event)
+            self._prompt.accept_key(event)
             return True
         active = self.screen.active_bindings.get(event.key)
         if active is None or active.node is not self or not active.binding.action.startswith("ask("):
             return False
-        self.action_ask(active.binding.action.split("'")[1])
+        self.action_open_prompt(active.binding.action.split("'")[1])
         return True
 
-    def _apply(self, asked: Asked, text: str, *, jump: bool = False) -> None:
-        if asked is Asked.FIND:
-            self.view.find(text, jump=jump)
+    def _apply_pattern(self, asked: PromptMode, text: str, *, jump: bool = False) -> None:
+        if asked is PromptMode.FIND:
+            self.view.set_search(text, jump=jump)
         else:
-            self.view.keep(text)
+            self.view.set_filter(text)
 
-    def action_ask(self, what: str) -> None:
+    def action_open_prompt(self, what: str) -> None:
         """Open the prompt."""
-        asked = Asked(what)
-        self.view.mark_place()
+        asked = PromptMode(what)
+        self.view.save_position()
         self._has_typed = False
-        self._prompt.ask(asked, self.view.sight.sought if asked is Asked.FIND else self.view.sight.only)
+        self._prompt.open_prompt(asked, self.view.sight.sought if asked is PromptMode.FIND else self.view.sight.only)
 
     def action_save(self) -> None:
         """Save the shown lines to a file named after the instance and the time."""
@@ -134,6 +134,6 @@ class LogPane(Vertical):
         try:
             folder = self._directory or Path.cwd()
         except OSError as gone:
-            self.view.say(f"not saved: the directory that sparkctl was started in: {gone.strerror or gone}")
+            self.view.show_note(f"not saved: the directory that sparkctl was started in: {gone.strerror or gone}")
         else:
             self.view.save(folder / f"{name}-{stamp}.log")

@@ -15,48 +15,48 @@ from textual.widget import Widget
 from textual.widgets import Input, Label
 
 
-class Asked(StrEnum):
+class PromptMode(StrEnum):
     """What the pattern is for."""
 
     FIND = "find"
     ONLY = "only"
 
 
-class _Field(Input):
+class _PromptInput(Input):
     """Closes its prompt the moment enter is there: a key right behind it is for the log again."""
 
     def on_key(self, event: Key) -> None:
         prompt = self.parent
-        assert isinstance(prompt, LogPrompt)
+        assert isinstance(prompt, SearchPrompt)
         if not prompt.is_open:
             event.prevent_default().stop()
-            prompt.pass_back(event)
+            prompt.return_key(event)
         elif event.key == "enter":
             event.prevent_default().stop()
             prompt.accept()
 
 
-class LogPrompt(Horizontal):
+class SearchPrompt(Horizontal):
     """Blank until `ask`; posts `Typed` on every change and `Closed` at the end, with what was there before on escape.
 
     It keeps its row while it is closed: what stands above it is as high as before, and nothing is laid out anew.
     """
 
     DEFAULT_CSS = """
-    LogPrompt {
+    SearchPrompt {
         height: 1;
         background: $foreground 0%;
         & > Label { width: 6; padding: 0 1; color: $text-primary; text-style: bold; }
         & > Input { width: 1fr; background: transparent; padding: 0; }
     }
-    LogPrompt.-open { background: $foreground 6%; }
+    SearchPrompt.-open { background: $foreground 6%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "back", id="log.prompt.back", show=False)]
 
     class Typed(Message):
         """The pattern, as it is now."""
 
-        def __init__(self, asked: Asked, text: str) -> None:
+        def __init__(self, asked: PromptMode, text: str) -> None:
             super().__init__()
             self.asked = asked
             self.text = text
@@ -64,7 +64,7 @@ class LogPrompt(Horizontal):
     class Closed(Message):
         """The pattern holds (enter), or what was before it does (escape)."""
 
-        def __init__(self, asked: Asked, text: str, *, is_kept: bool) -> None:
+        def __init__(self, asked: PromptMode, text: str, *, is_kept: bool) -> None:
             super().__init__()
             self.asked = asked
             self.text = text
@@ -72,7 +72,7 @@ class LogPrompt(Horizontal):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._asked = Asked.FIND
+        self._asked = PromptMode.FIND
         self._before = ""
         self._back: Widget | None = None  # whom the keys are for when this is closed
         self._is_open = False
@@ -85,11 +85,11 @@ class LogPrompt(Horizontal):
     def compose(self) -> ComposeResult:
         """The word, and the field."""
         yield Label("", markup=False)
-        field = _Field(compact=True, select_on_focus=True)
+        field = _PromptInput(compact=True, select_on_focus=True)
         field.can_focus = False
         yield field
 
-    def ask(self, what: Asked, before: str) -> None:
+    def open_prompt(self, what: PromptMode, before: str) -> None:
         """Open for a new pattern; ``before`` is what holds now."""
         self._asked, self._before = what, before
         self._back = self.screen.focused
@@ -105,11 +105,11 @@ class LogPrompt(Horizontal):
         with self.prevent(Input.Changed):
             field.value = self._before if is_open else ""
 
-    def take(self, event: Key) -> None:
+    def accept_key(self, event: Key) -> None:
         """Take a key that was on its way to somebody else when this opened."""
         self.query_one(Input).post_message(Key(event.key, event.character))
 
-    def pass_back(self, event: Key) -> None:
+    def return_key(self, event: Key) -> None:
         """Give away a key that was on its way here when this closed."""
         if self._back is not None:
             self._back.post_message(Key(event.key, event.character))

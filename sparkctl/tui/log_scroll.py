@@ -23,13 +23,13 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
-from sparkctl.core.logbook import LogBook
-from sparkctl.core.logorder import Key
-from sparkctl.core.logsight import LogSight
+from sparkctl.core.logbook import LogBuffer
+from sparkctl.core.logorder import LineKey
+from sparkctl.core.logsight import LogFilter
 from sparkctl.model.log import LogLine
-from sparkctl.tui.log_layout import Layout, Row
-from sparkctl.tui.log_paint import STYLES, Painter, style_of
-from sparkctl.tui.log_place import LogPlace
+from sparkctl.tui.log_layout import LogLayout, LogRow
+from sparkctl.tui.log_paint import STYLES, LogLineRenderer, resolve_log_style
+from sparkctl.tui.log_place import LogViewPosition
 
 PAINTS = 1 / 20  # s between two paints of what arrived; a key is painted at once
 FLOOD_PAINTS = 1 / 8  # the same where more than a screen has come since: nobody reads that
@@ -38,12 +38,12 @@ _WHEEL = 3
 _SIDEWAYS = 12
 
 
-class LogScroll(ScrollView, can_focus=True):
+class LogScrollView(ScrollView, can_focus=True):
     """Shows a `LogBook` where its `LogPlace` is. Give it lines with `add`: at 20,000 lines a second at most some hundreds
     a call."""
 
     DEFAULT_CSS = """
-    LogScroll {
+    LogScrollView {
         overflow-x: hidden;
         overflow-y: scroll;
         scrollbar-size-vertical: 1;
@@ -77,20 +77,22 @@ class LogScroll(ScrollView, can_focus=True):
         Binding("G", "scroll_end", "last line", id="log.end", show=False),
     ]
 
-    def __init__(self, book: LogBook, painter: Painter, *, id: str | None = None, classes: str | None = None) -> None:
+    def __init__(
+        self, book: LogBuffer, painter: LogLineRenderer, *, id: str | None = None, classes: str | None = None
+    ) -> None:
         super().__init__(id=id, classes=classes)
         self.book = book
-        self.sight = LogSight(book)
-        self.place = LogPlace(self.sight, Layout(book))
+        self.sight = LogFilter(book)
+        self.place = LogViewPosition(self.sight, LogLayout(book))
         self.painter = painter
         painter.has_sources = len(book.sources) > 1
-        self._page: list[Row] | None = None
+        self._page: list[LogRow] | None = None
         self._painted = 0.0
         self._painted_end = 0
         self._paint_timer: Timer | None = None
         self._is_placing = False
 
-    def tell(self) -> None:
+    def report_state(self) -> None:
         """Say where the reader is, for whoever shows that."""
 
     # lines arrive
@@ -98,9 +100,9 @@ class LogScroll(ScrollView, can_focus=True):
     def add(self, source: int, lines: Iterable[LogLine]) -> None:
         """Take lines of a source of the book, in their order."""
         self.book.add(source, lines)
-        self.catch_up()
+        self.apply_new_lines()
 
-    def catch_up(self) -> None:
+    def apply_new_lines(self) -> None:
         """Take notice of lines that were added to the book elsewhere."""
         self.sight.catch_up()
         if self._paint_timer is not None or not self.is_attached:
@@ -110,9 +112,9 @@ class LogScroll(ScrollView, can_focus=True):
             pause = FLOOD_PAINTS
         wait = self._painted + pause - time.monotonic()
         if wait <= 0:
-            self._arrived()
+            self._on_lines_added()
         else:
-            self._paint_timer = self.set_timer(wait, self._arrived)
+            self._paint_timer = self.set_timer(wait, self._on_lines_added)
 
     # where the reader is
 
@@ -121,9 +123,9 @@ class LogScroll(ScrollView, can_focus=True):
         """Whether the newest line is shown, whatever comes."""
         return self.place.is_following
 
-    def go_to(self, key: Key) -> None:
+    def go_to(self, key: LineKey) -> None:
         """Make a line the current one and bring it onto the screen."""
-        self.place.go_to(key)
+        self.place.scroll_to_line(key)
         self.repaint()
 
     def follow(self) -> None:
@@ -134,7 +136,7 @@ class LogScroll(ScrollView, can_focus=True):
     def pause(self) -> None:
         """Stay where the reader is."""
         if self.place.pause():
-            self.tell()  # the log itself stays as it is painted
+            self.report_state()  # the log itself stays as it is painted
 
     def _move(self, rows: int) -> None:
         self.place.move(rows)
@@ -145,18 +147,18 @@ class LogScroll(ScrollView, can_focus=True):
     def repaint(self) -> None:
         """Paint now: a key, or somebody else who knows, has changed something."""
         if self.is_attached:
-            self._settle()
+            self._refresh_rows()
             self.refresh()
 
-    def _arrived(self) -> None:
+    def _on_lines_added(self) -> None:
         """Paint what arrived, as far as it is on the screen: whoever reads further up sees a count move, and no more."""
         before = self._page
-        self._settle()
+        self._refresh_rows()
         self._page = self.place.page()
         if before != self._page:
             self.refresh()
 
-    def _settle(self) -> None:
+    def _refresh_rows(self) -> None:
         """Bring place, scrollbar and state up to date."""
         if self._paint_timer is not None:
             self._paint_timer.stop()
@@ -165,20 +167,20 @@ class LogScroll(ScrollView, can_focus=True):
         layout = self.place.layout
         if layout.height <= 0 and not self._measure():
             return
-        self.place.settle()
+        self.place.restore_position()
         self._page = None
         # Not through the reactive: a new height of the log is no reason to lay the screen out anew.
         self.set_reactive(Widget.virtual_size, Size(self.size.width, layout.bottom()[0] + layout.height))
         self._is_placing = True
         try:
-            self._fit_scrollbar()
+            self._update_scrollbar()
             if round(self.scroll_y) != self.place.top[0]:
                 self.scroll_y = self.scroll_target_y = self.place.top[0]
         finally:
             self._is_placing = False
-        self.tell()
+        self.report_state()
 
-    def _fit_scrollbar(self) -> None:
+    def _update_scrollbar(self) -> None:
         bar, whole = self.vertical_scrollbar, self.virtual_size.height
         known = bar.window_virtual_size
         is_near = self.is_following and 0.99 * whole <= known <= whole and bar.position >= known - bar.window_size
@@ -198,7 +200,7 @@ class LogScroll(ScrollView, can_focus=True):
         if self.scrollable_content_region.height != self.place.layout.height:
             return  # Textual fits it to another size; `on_resize` knows better where the reader was
         if round(new_value) < self.place.top[0] or not self.is_following:
-            self.place.go(self.place.layout.clamped((round(new_value), 0)))
+            self.place.scroll_to_position(self.place.layout.clamp_position((round(new_value), 0)))
         self.repaint()
 
     def render_line(self, y: int) -> Strip:
@@ -207,7 +209,7 @@ class LogScroll(ScrollView, can_focus=True):
         if not painter.styles:
             painter.base = self.rich_style
             painter.styles = {
-                name: style_of(name, self.get_component_rich_style(f"log-view--{name}")) for name in STYLES
+                name: resolve_log_style(name, self.get_component_rich_style(f"log-view--{name}")) for name in STYLES
             }
         if self._page is None:
             self._page = self.place.page()
@@ -215,7 +217,7 @@ class LogScroll(ScrollView, can_focus=True):
             return painter.blank()
         row = self._page[y]
         above = self._page[y - 1].line if y else None
-        return painter.strip(
+        return painter.render_strip(
             row,
             self.place.left_of(row),
             painter.over(row, self.sight.pattern, self.text_selection),
@@ -262,7 +264,7 @@ class LogScroll(ScrollView, can_focus=True):
         """Take the size of the page; False where this has no place on the screen yet."""
         region = self.scrollable_content_region
         self.painter.width = max(1, region.width)
-        self.place.fit(self.painter.text_width, region.height)
+        self.place.resize(self.painter.text_width, region.height)
         return region.height > 0
 
     def action_scroll_up(self) -> None:
@@ -283,7 +285,7 @@ class LogScroll(ScrollView, can_focus=True):
 
     def action_scroll_home(self) -> None:
         """To the first line that is kept."""
-        self.place.go((0, 0))
+        self.place.scroll_to_position((0, 0))
         self.repaint()
 
     def action_scroll_end(self) -> None:

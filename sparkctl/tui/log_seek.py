@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sparkctl.core import logscan
-from sparkctl.core.logorder import Rows
-from sparkctl.core.logsight import LogSight
-from sparkctl.model.units import spoken
-from sparkctl.tui.log_place import LogPlace
+from sparkctl.core.logorder import LineOrder
+from sparkctl.core.logsight import LogFilter
+from sparkctl.model.units import format_duration
+from sparkctl.tui.log_place import LogViewPosition
 
 
-class Seeker:
+class LogNavigator:
     """Takes ``place`` there as soon as ``sight`` has found it; ``say`` gets what there is to say about it."""
 
-    def __init__(self, sight: LogSight, place: LogPlace, say: Callable[[str], None]) -> None:
+    def __init__(self, sight: LogFilter, place: LogViewPosition, say: Callable[[str], None]) -> None:
         self._sight, self._place, self._say = sight, place, say
         self._source, self._at = 0, 0
         self._lines: tuple[int, ...] = ()  # of what proves a verdict, and which line was gone to last
 
-    def typed(self, pattern: str, *, jump: bool) -> None:
+    def search_pattern(self, pattern: str, *, jump: bool) -> None:
         """Look for a pattern, and go to the nearest such line if asked to; whoever follows is nearest to the newest."""
 
-        def arrive(rows: Rows) -> None:
+        def arrive(rows: LineOrder) -> None:
             if len(rows):
                 self._place.jump(rows, backwards=self._place.is_following, is_quiet=True)
 
-        self._sight.find(pattern, arrive if jump else None)
+        self._sight.set_search(pattern, arrive if jump else None)
 
-    def match(self, *, backwards: bool) -> None:
+    def go_to_match(self, *, backwards: bool) -> None:
         """Go to the next match, round the end of the log if need be."""
         found = self._sight.found
         if found is None and self._lines:
@@ -41,29 +41,29 @@ class Seeker:
         else:
             self._jump(found, backwards=backwards)
 
-    def mark(self, *, backwards: bool) -> None:
+    def go_to_marker(self, *, backwards: bool) -> None:
         """Go to the next ready line or failure."""
 
-        def arrive(rows: Rows) -> None:
+        def arrive(rows: LineOrder) -> None:
             if len(rows):
                 self._jump(rows, backwards=backwards)
             else:
                 self._say("no ready line and no failure among the shown lines")
 
-        self._sight.look(logscan.marked, arrive)
+        self._sight.search_once(logscan.select_marks, arrive)
 
     def first_error(self) -> None:
         """Go to the first error of the shown lines."""
 
-        def arrive(rows: Rows) -> None:
+        def arrive(rows: LineOrder) -> None:
             if len(rows):
-                self._place.go_to(rows.key(0))
+                self._place.scroll_to_line(rows.key(0))
             else:
                 self._say("no error among the shown lines")
 
-        self._sight.look(logscan.errors, arrive)
+        self._sight.search_once(logscan.select_errors, arrive)
 
-    def proofs(self, source: int, line: int, others: Sequence[int]) -> None:
+    def go_to_evidence(self, source: int, line: int, others: Sequence[int]) -> None:
         """Go to the line that proves a verdict best; `match` goes on to the others, in the order of the log."""
         self._source, self._lines = source, tuple(sorted({line, *others}))
         self._at = self._lines.index(line)
@@ -72,32 +72,34 @@ class Seeker:
     def _prove(self) -> None:
         if len(self._lines) > 1:
             self._say(f"proof {self._at + 1} of {len(self._lines)}: n and N lead through them")
-        self.evidence(self._source, self._lines[self._at])
+        self.go_to_line_number(self._source, self._lines[self._at])
 
-    def evidence(self, source: int, line: int) -> None:
+    def go_to_line_number(self, source: int, line: int) -> None:
         """Go to a line by its number in its own log; a filter that hides it is taken away."""
 
-        def arrive(rows: Rows) -> None:
+        def arrive(rows: LineOrder) -> None:
             if not len(rows):
                 self._say(f"line {line:,} is not in this log any more")
                 return
             if not self._sight.shows(rows.key(0)):
-                self._sight.keep("")
+                self._sight.set_filter("")
                 if self._sight.source not in (None, source):
-                    self._sight.choose(None)
-            self._place.go_to(rows.key(0))
+                    self._sight.select_source(None)
+            self._place.scroll_to_line(rows.key(0))
 
-        self._sight.look(logscan.evidence(source, line), arrive, everywhere=True)
+        self._sight.search_once(logscan.select_evidence_line(source, line), arrive, everywhere=True)
 
-    def last(self, seconds: float) -> None:
+    def go_back_seconds(self, seconds: float) -> None:
         """Go to where the last so many seconds of the log begin: those before its newest line, whatever time it is."""
         index = self._sight.since(seconds)
         if index is None:
             self._say("no line here has a time")
         else:
-            self._place.go(self._place.layout.clamped((index, 0)))
-            self._say(f"the last {spoken(seconds)} of this log begin here" if index else "the whole log is younger")
+            self._place.scroll_to_position(self._place.layout.clamp_position((index, 0)))
+            self._say(
+                f"the last {format_duration(seconds)} of this log begin here" if index else "the whole log is younger"
+            )
 
-    def _jump(self, rows: Rows, *, backwards: bool) -> None:
+    def _jump(self, rows: LineOrder, *, backwards: bool) -> None:
         if self._place.jump(rows, backwards=backwards):
             self._say("from the end again" if backwards else "from the beginning again")

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from sparkctl.model.node import NodeName
-from sparkctl.model.units import spoken
+from sparkctl.model.units import format_duration
 
 if TYPE_CHECKING:
     from sparkctl.core.live import Store
@@ -17,7 +17,7 @@ _MOST = 24  # logs at once
 _CLOCKS = 0.5  # s between two Sparks' clocks that are worth a word; less is the way of a sample to us
 
 
-class Scope(StrEnum):
+class LogScope(StrEnum):
     """How much is shown, from the least on."""
 
     INSTANCE = "instance"
@@ -26,24 +26,24 @@ class Scope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LogSource:
     """One container's log."""
 
     node: NodeName
     instance: str
 
 
-def sources(store: Store, scope: Scope, chosen: Source) -> tuple[Source, ...]:
+def list_log_sources(store: Store, scope: LogScope, chosen: LogSource) -> tuple[LogSource, ...]:
     """Return whose logs there are now; the chosen one is always among them, and so are its other parts.
 
     Containers of one instance name on several Sparks are taken for the parts of one model.
     """
     found = [
-        Source(node, one.name)
+        LogSource(node, one.name)
         for node in store.nodes
-        for one in store.last(node).instances
+        for one in store.get_last_known_view(node).instances
         if one.is_alive
-        and (one.name == chosen.instance or scope is Scope.ALL or (scope is Scope.SPARK and node == chosen.node))
+        and (one.name == chosen.instance or scope is LogScope.ALL or (scope is LogScope.SPARK and node == chosen.node))
     ]
     unique = list(dict.fromkeys(found))
     if chosen not in unique:
@@ -51,7 +51,7 @@ def sources(store: Store, scope: Scope, chosen: Source) -> tuple[Source, ...]:
     return tuple(unique[:_MOST])
 
 
-def names(shown: Sequence[Source], store: Store) -> tuple[str, ...]:
+def label_log_sources(shown: Sequence[LogSource], store: Store) -> tuple[str, ...]:
     """Return a short name for each: what tells it from the others; of ranks of one model which it is."""
     if len({one.instance for one in shown}) == 1:
         ranks = (_rank(store, one) if len(shown) > 1 else None for one in shown)
@@ -63,31 +63,33 @@ def names(shown: Sequence[Source], store: Store) -> tuple[str, ...]:
     return tuple(f"{one.node} {one.instance}" for one in shown)
 
 
-def _rank(store: Store, source: Source) -> int | None:
+def _rank(store: Store, source: LogSource) -> int | None:
     if source.node not in store.nodes:
         return None
-    found = (one.place for one in store.last(source.node).instances if one.name == source.instance)
+    found = (
+        one.rank_position for one in store.get_last_known_view(source.node).instances if one.name == source.instance
+    )
     return next((place[0] for place in found if place is not None), None)
 
 
-def title(scope: Scope, shown: Sequence[Source], chosen: Source) -> str:
+def format_log_title(scope: LogScope, shown: Sequence[LogSource], chosen: LogSource) -> str:
     """Return what stands in the header for these."""
-    if scope is Scope.ALL:
+    if scope is LogScope.ALL:
         return "all logs"
-    if scope is Scope.SPARK and any(one.node != chosen.node for one in shown):
+    if scope is LogScope.SPARK and any(one.node != chosen.node for one in shown):
         return f"{chosen.instance} and all of {chosen.node} › logs"
-    if scope is Scope.SPARK:
+    if scope is LogScope.SPARK:
         return f"{chosen.node} › all logs"
     if len(shown) > 1:
         return f"{chosen.instance} on {len(shown)} Sparks › log"
     return f"{chosen.node} › {chosen.instance} › log"
 
 
-def clocks(store: Store, shown: Sequence[Source]) -> str | None:
+def describe_clock_skew(store: Store, shown: Sequence[LogSource]) -> str | None:
     """Return by how much the clocks differ by which the lines are merged, None where that is nothing to speak of."""
-    ahead = {node: store.ahead(node) for node in dict.fromkeys(one.node for one in shown)}
+    ahead = {node: store.get_clock_offset(node) for node in dict.fromkeys(one.node for one in shown)}
     known = sorted((seconds, node) for node, seconds in ahead.items() if seconds is not None)
     if len(known) < 2 or known[-1][0] - known[0][0] < _CLOCKS:
         return None
     (least, behind), (most, before) = known[0], known[-1]
-    return f"merged by each Spark's own clock: {before}'s is {spoken(most - least)} ahead of {behind}'s"
+    return f"merged by each Spark's own clock: {before}'s is {format_duration(most - least)} ahead of {behind}'s"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class LogState:
+class LogViewState:
     """``shown`` of ``total`` lines pass the filter and the choice of source; ``new`` came since the reader paused; ``hidden``
     ones, of our own questions, are in the log and not here.
 

@@ -20,14 +20,14 @@ from textual.message import Message
 from textual.selection import Selection
 from textual.timer import Timer
 
-from sparkctl.core.logbook import LogBook
-from sparkctl.core.logorder import Rows
-from sparkctl.model.text import clean
+from sparkctl.core.logbook import LogBuffer
+from sparkctl.core.logorder import LineOrder
+from sparkctl.model.text import sanitize_line
 from sparkctl.tui import log_copy
-from sparkctl.tui.log_paint import Painter
-from sparkctl.tui.log_scroll import PAINTS, LogScroll
-from sparkctl.tui.log_seek import Seeker
-from sparkctl.tui.log_state import LogState
+from sparkctl.tui.log_paint import LogLineRenderer
+from sparkctl.tui.log_scroll import PAINTS, LogScrollView
+from sparkctl.tui.log_seek import LogNavigator
+from sparkctl.tui.log_state import LogViewState
 
 TURN = 0.003  # s of searching between two looks at the keyboard
 BACK = (60, 300, 900, 3600)  # s before the newest line
@@ -35,7 +35,7 @@ NOTED = 6.0  # s that a note stands
 READ = 4.0  # s after which a log of which nothing came has nothing
 
 
-class LogView(LogScroll, can_focus=True):
+class LogView(LogScrollView, can_focus=True):
     """Shows a `LogBook`. Give it lines with `add`: at 20,000 lines a second at most some hundreds a call."""
 
     HELP = "Reads a log. `/` finds, `&` keeps matching lines only, `f` follows. A pattern may be `!text` or `/regex/`."
@@ -65,7 +65,7 @@ class LogView(LogScroll, can_focus=True):
     class Changed(Message):
         """The view says something new of itself."""
 
-        def __init__(self, view: LogView, state: LogState) -> None:
+        def __init__(self, view: LogView, state: LogViewState) -> None:
             super().__init__()
             self.view = view
             self.state = state
@@ -81,17 +81,17 @@ class LogView(LogScroll, can_focus=True):
 
     def __init__(
         self,
-        book: LogBook,
+        book: LogBuffer,
         *,
         ascii_only: bool = False,
         zone: tzinfo | None = None,
         id: str | None = None,
         classes: str | None = None,
     ) -> None:
-        super().__init__(book, Painter(book.sources, ascii_only=ascii_only, zone=zone), id=id, classes=classes)
-        self.state = LogState()
-        self.divert: Callable[[KeyPress], bool] | None = None  # asked about every key; True: it is not for the view
-        self.seek = Seeker(self.sight, self.place, self.say)
+        super().__init__(book, LogLineRenderer(book.sources, ascii_only=ascii_only, zone=zone), id=id, classes=classes)
+        self.state = LogViewState()
+        self.key_filter: Callable[[KeyPress], bool] | None = None  # asked about every key; True: it is not for the view
+        self.seek = LogNavigator(self.sight, self.place, self.show_note)
         self._note: str | None = None
         self._note_timer: Timer | None = None
         self._is_working = False
@@ -100,48 +100,48 @@ class LogView(LogScroll, can_focus=True):
 
     # what is shown
 
-    def keep(self, typed: str) -> None:
+    def set_filter(self, typed: str) -> None:
         """Show only the lines that match; an empty pattern shows all. A faulty one says so and filters nothing."""
-        self.sight.keep(clean(typed))
-        self._work()
+        self.sight.set_filter(sanitize_line(typed))
+        self._run_search_step()
 
-    def find(self, typed: str, *, jump: bool = False) -> None:
+    def set_search(self, typed: str, *, jump: bool = False) -> None:
         """Show where a pattern is, and go to the next such line if asked to. An empty one ends the search."""
-        self.seek.typed(clean(typed), jump=jump)
-        self._work()
+        self.seek.search_pattern(sanitize_line(typed), jump=jump)
+        self._run_search_step()
 
     def show_source(self, source: int | None) -> None:
         """Show one source alone, or all of them merged (None)."""
-        self.sight.choose(source)
+        self.sight.select_source(source)
         self.painter.has_sources = source is None and len(self.book.sources) > 1
         self.resized()
-        self._work()
+        self._run_search_step()
 
     def show_evidence(self, source: int, line: int, others: Sequence[int] = ()) -> None:
         """Go to a line by its number in its own log, as a verdict names it, with the numbers shown; while nothing is looked
         for, the keys for matches lead through it and the ``others`` that prove it, too."""
         self.painter.has_numbers = True
         self.painter.proofs = frozenset((source, one) for one in (line, *others))
-        self.seek.proofs(source, line, others)
+        self.seek.go_to_evidence(source, line, others)
         self.painter.has_sources = self.sight.source is None and len(self.book.sources) > 1
         self.resized()
-        self._work()
+        self._run_search_step()
 
-    def mark_place(self) -> None:
+    def save_position(self) -> None:
         """Remember where the reader is, for `back_to_mark`."""
-        self.place.mark()
+        self.place.save_position()
 
-    def back_to_mark(self) -> None:
+    def return_to_saved(self) -> None:
         """Go where the reader was."""
-        self.place.back()
+        self.place.return_to_saved()
         self.repaint()
 
-    def _work(self) -> None:
+    def _run_search_step(self) -> None:
         """Do what the sight has to do: at once what is short, the rest between keys."""
         if not self.is_attached:
             return
         rows = self.sight.rows
-        if self.sight.work(TURN) and not self._is_working:
+        if self.sight.run_for(TURN) and not self._is_working:
             self._is_working = True
             self.run_worker(self._work_on(), group="sight", exit_on_error=True)
         self._take_rows(rows)
@@ -151,48 +151,48 @@ class LogView(LogScroll, can_focus=True):
             rows, is_left, told = self.sight.rows, True, 0.0
             while is_left:
                 await asyncio.sleep(0.001)
-                is_left = self.sight.work(TURN)
+                is_left = self.sight.run_for(TURN)
                 if rows is not self.sight.rows or not is_left:
                     self._take_rows(rows)
                     rows = self.sight.rows
                 elif time.monotonic() - told > PAINTS:
                     told = time.monotonic()
-                    self.tell()  # how much of it is done
+                    self.report_state()  # how much of it is done
         finally:
             self._is_working = False
 
-    def _take_rows(self, before: Rows) -> None:
+    def _take_rows(self, before: LineOrder) -> None:
         if self.sight.rows is not before:
             self.screen.clear_selection()
         self.repaint()
 
     def on_mount(self) -> None:
         """Begin with what is there."""
-        self._work()
-        self.set_timer(READ, self.wait_no_more)
+        self._run_search_step()
+        self.set_timer(READ, self.mark_loaded)
 
-    def wait_no_more(self) -> None:
+    def mark_loaded(self) -> None:
         """Take it that whatever there is has come."""
         self._was_waited_for = True
-        self.tell()
+        self.report_state()
 
     # what the view says of itself
 
-    def say(self, note: str) -> None:
+    def show_note(self, note: str) -> None:
         """Have a note shown for a while."""
-        self._note = clean(note)
+        self._note = sanitize_line(note)
         if self._note_timer is not None:
             self._note_timer.stop()
-        self._note_timer = self.set_timer(NOTED, self._unsay)
-        self.tell()
+        self._note_timer = self.set_timer(NOTED, self._clear_note)
+        self.report_state()
 
-    def _unsay(self) -> None:
+    def _clear_note(self) -> None:
         self._note = self._note_timer = None
-        self.tell()
+        self.report_state()
 
-    def tell(self) -> None:
+    def report_state(self) -> None:
         sight, found = self.sight, self.sight.found
-        state = LogState(
+        state = LogViewState(
             is_following=self.is_following,
             new=self.place.new_lines(),
             total=len(self.book.spool),
@@ -200,10 +200,10 @@ class LogView(LogScroll, can_focus=True):
             shown=len(sight.rows),
             find=sight.sought,
             found=None if found is None else len(found),
-            at=self.place.at(),
+            at=self.place.match_index(),
             finding=sight.finding,
             only=sight.only,
-            narrowing=sight.narrowing,
+            narrowing=sight.filter_progress,
             fault=sight.fault,
             is_wrapped=self.place.layout.is_wrapped,
             has_times=self.painter.has_times,
@@ -211,7 +211,7 @@ class LogView(LogScroll, can_focus=True):
             left=self.place.left,
             sources=len(self.book.sources),
             source=None if sight.source is None else self.book.sources[sight.source],
-            trouble=self.book.spool.trouble,
+            trouble=self.book.spool.write_error,
             note=self._note,
             was_waited_for=self._was_waited_for,
         )
@@ -223,9 +223,9 @@ class LogView(LogScroll, can_focus=True):
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return what is selected, as far as a clipboard takes it."""
-        text, is_whole = log_copy.selected(self.place.layout, selection)
+        text, is_whole = log_copy.extract_selected_text(self.place.layout, selection)
         if not is_whole:
-            self.say("more than a clipboard takes; ctrl+s saves all shown lines to a file")
+            self.show_note("more than a clipboard takes; ctrl+s saves all shown lines to a file")
         return text, "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
@@ -245,17 +245,17 @@ class LogView(LogScroll, can_focus=True):
 
     def _copy(self, text: str, count: int) -> None:
         if len(text.encode()) > log_copy.CLIPBOARD:
-            self.say("that is more than a clipboard takes; ctrl+s saves all shown lines to a file")
+            self.show_note("that is more than a clipboard takes; ctrl+s saves all shown lines to a file")
             return
         self.app.copy_to_clipboard(text)
-        self.say(f"{count:,} {'line' if count == 1 else 'lines'} copied")
+        self.show_note(f"{count:,} {'line' if count == 1 else 'lines'} copied")
 
     def save(self, path: Path) -> None:
         """Write the shown lines to a new file of mode 0600, in the background; a note says where they are."""
 
         async def work() -> None:
-            words = await log_copy.save(self.book, self.sight.rows, path)
-            self.say(words)
+            words = await log_copy.save_lines(self.book, self.sight.rows, path)
+            self.show_note(words)
             self.post_message(LogView.Saved(words))
 
         self.run_worker(work(), group="save", exclusive=True)
@@ -264,7 +264,7 @@ class LogView(LogScroll, can_focus=True):
 
     def on_key(self, event: KeyPress) -> None:
         """Let whoever is around the view have a key first."""
-        if self.divert is not None and self.divert(event):
+        if self.key_filter is not None and self.key_filter(event):
             event.prevent_default().stop()
 
     def action_follow(self) -> None:
@@ -273,29 +273,29 @@ class LogView(LogScroll, can_focus=True):
 
     def action_next_match(self, backwards: bool = False) -> None:
         """Go to the next match, round the end of the log if need be; without a search to the next proof of a verdict."""
-        self.seek.match(backwards=backwards)
-        self._work()
+        self.seek.go_to_match(backwards=backwards)
+        self._run_search_step()
         self.repaint()
 
     def action_next_mark(self, backwards: bool = False) -> None:
         """Go to the next ready line or failure."""
-        self.seek.mark(backwards=backwards)
-        self._work()
+        self.seek.go_to_marker(backwards=backwards)
+        self._run_search_step()
 
     def action_first_error(self) -> None:
         """Go to the first error of the shown lines."""
         self.seek.first_error()
-        self._work()
+        self._run_search_step()
 
     def action_back(self) -> None:
         """Go to where the last minute of the log begins; each time more further back, then to its first line."""
         if self.is_following:
             self._backs = 0
         if self._backs < len(BACK):
-            self.seek.last(BACK[self._backs])
+            self.seek.go_back_seconds(BACK[self._backs])
         else:
-            self.place.go((0, 0))
-            self.say("the first line that is kept")
+            self.place.scroll_to_position((0, 0))
+            self.show_note("the first line that is kept")
         self._backs = (self._backs + 1) % (len(BACK) + 1)
         self.repaint()
 
@@ -317,7 +317,7 @@ class LogView(LogScroll, can_focus=True):
     def action_source(self) -> None:
         """Show all sources merged, then each alone."""
         if len(self.book.sources) == 1:
-            self.say("this is one log; M shows others beside it")
+            self.show_note("this is one log; M shows others beside it")
             return
         source = self.sight.source
         after = 0 if source is None else source + 1
@@ -329,8 +329,8 @@ class LogView(LogScroll, can_focus=True):
             self.screen.clear_selection()
         elif self.sight.sought:
             self.place.current = None
-            self.find("")
+            self.set_search("")
         elif self.sight.only:
-            self.keep("")
+            self.set_filter("")
         else:
             raise SkipAction

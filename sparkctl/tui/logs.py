@@ -10,80 +10,87 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.widget import Widget
 
-from sparkctl.core.actions import LOGS, Action, ActionId, Situation
-from sparkctl.core.logbook import LogBook
-from sparkctl.core.logmarks import LineMarker
+from sparkctl.core.actions import LOGS, Action, ActionContext, ActionId
+from sparkctl.core.logbook import LogBuffer
+from sparkctl.core.logmarks import LineClassifier
 from sparkctl.model.finding import Severity
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import NodeName
-from sparkctl.present.instance_parts import evidence_line, evidence_lines, matter_lines
-from sparkctl.present.spans import Span, Tone, row
-from sparkctl.present.symbols import symbol
-from sparkctl.tui.log_feed import LogFeed, Reader
+from sparkctl.present.instance_parts import evidence_line, evidence_lines, format_log_status
+from sparkctl.present.spans import Span, TextStyle, make_row
+from sparkctl.present.symbols import state_symbol
+from sparkctl.tui.log_feed import LogConsumer, LogSubscription
 from sparkctl.tui.log_pane import LogPane
-from sparkctl.tui.log_sources import Scope, Source, clocks, names, sources, title
+from sparkctl.tui.log_sources import (
+    LogScope,
+    LogSource,
+    describe_clock_skew,
+    format_log_title,
+    label_log_sources,
+    list_log_sources,
+)
 from sparkctl.tui.log_view import LogView
-from sparkctl.tui.screen import PanelScreen, bound
-from sparkctl.tui.sheet import Sheet
+from sparkctl.tui.screen import PanelScreen, build_bindings
+from sparkctl.tui.sheet import TextSurface
 
 if TYPE_CHECKING:
     from sparkctl.core.log_files import SavedLog
     from sparkctl.engines.base import Engine
-    from sparkctl.tui.room import Room
+    from sparkctl.tui.room import PanelController
 
 _MOST_MATTER = 3  # rows of what is the matter
 _NOT_HERE = (ActionId.PAUSE,)  # space turns a page here
 
 
-def logs_screen(now: Situation) -> PanelScreen:
+def create_log_screen(now: ActionContext) -> PanelScreen:
     """Return the screen for the selected instance."""
     assert now.node is not None
     assert now.instance is not None
-    return Logs(now.node, now.instance)
+    return LogScreen(now.node, now.instance)
 
 
-class Logs(PanelScreen):
+class LogScreen(PanelScreen):
     """Opens at the line that proves a verdict where there is one."""
 
-    PLACE = LOGS
-    BINDINGS: ClassVar[list[BindingType]] = bound(LOGS)
+    SCREEN_ID = LOGS
+    BINDINGS: ClassVar[list[BindingType]] = build_bindings(LOGS)
     CSS = """
-    Logs .body > #trouble { height: 1; display: none; }
-    Logs .body > #trouble.-said { display: block; }
+    LogScreen .body > #trouble { height: 1; display: none; }
+    LogScreen .body > #trouble.-said { display: block; }
     """
 
     def __init__(self, node: NodeName, instance: str) -> None:
         super().__init__()
         self._node, self._instance = node, instance
-        self._chosen = Source(node, instance)
-        self._scope = Scope.INSTANCE
-        self._sources: tuple[Source, ...] = ()
+        self._chosen = LogSource(node, instance)
+        self._scope = LogScope.INSTANCE
+        self._sources: tuple[LogSource, ...] = ()
         self._earlier = 0  # which of its saved logs is shown, the newest being 1; 0: the live one
         self._pane: LogPane | None = None
-        self._feeds: list[LogFeed] = []
+        self._feeds: list[LogSubscription] = []
         self._wanted: int | None = None  # a line to go to when it comes
         self._proofs: tuple[int, ...] = ()  # all that prove what it is
-        self._troubles: dict[Source, str] = {}
+        self._troubles: dict[LogSource, str] = {}
 
     @property
-    def crumb(self) -> str:
+    def breadcrumb(self) -> str:
         """Which log this is."""
         if self._earlier:
             return f"{self._node} › {self._instance} › earlier log"
-        return title(self._scope, self._sources, self._chosen)
+        return format_log_title(self._scope, self._sources, self._chosen)
 
     @property
     def actions(self) -> tuple[Action, ...]:
         """What can be done here."""
         return tuple(one for one in super().actions if one.id not in _NOT_HERE)
 
-    def selected(self, now: Situation) -> Situation:
+    def selected(self, now: ActionContext) -> ActionContext:
         """The instance whose log this is."""
         return replace(now, node=self._node, instance=self._instance)
 
     def body(self) -> Widget:
         """Return what is said about the log, and the log."""
-        return Vertical(Sheet(self.panel.tones, id="trouble"), id="log")
+        return Vertical(TextSurface(self.panel.tones, id="trouble"), id="log")
 
     def on_mount(self) -> None:
         """Begin to read."""
@@ -101,29 +108,33 @@ class Logs(PanelScreen):
         if self._pane is not None:
             self._pane.view.book.close()
 
-    def picture(self) -> None:
+    def paint_body(self) -> None:
         """Say what is the matter with the log; the log paints itself."""
         self._look_for_more()
-        sheet, words = self.query_one("#trouble", Sheet), self._matter()
+        sheet, words = self.query_one("#trouble", TextSurface), self._show_status()
         sheet.set_class(words is not None, "-said")
         if words is not None:
-            sign = symbol(Severity.WARNING, self.panel.ascii_only)
-            lines = matter_lines(words, self.size.width - 4)[:_MOST_MATTER]
+            sign = state_symbol(Severity.WARNING, self.panel.ascii_only)
+            lines = format_log_status(words, self.size.width - 4)[:_MOST_MATTER]
             sheet.styles.height = len(lines)
-            head = row(" ", Span(f"{sign} ", Tone.ATTENTION))
-            sheet.show(
-                tuple(row(*(head if not at else "   "), Span(line, Tone.VALUE)) for at, line in enumerate(lines))
+            head = make_row(" ", Span(f"{sign} ", TextStyle.ATTENTION))
+            sheet.set_rows(
+                tuple(
+                    make_row(*(head if not at else "   "), Span(line, TextStyle.VALUE)) for at, line in enumerate(lines)
+                )
             )
 
-    def _matter(self) -> str | None:
+    def _show_status(self) -> str | None:
         """Return what is to be said about these logs: what keeps one from coming, else whose clocks they go by."""
         room = self.panel.room
         if self._troubles and room is not None:
-            named = zip(self._sources, names(self._sources, room.bridge.store), strict=True)
+            named = zip(self._sources, label_log_sources(self._sources, room.bridge.store), strict=True)
             told = [(name, self._troubles[one]) for one, name in named if one in self._troubles]
             is_one = len(self._sources) == 1
             return "; ".join(words if is_one or words.startswith(name) else f"{name}: {words}" for name, words in told)
-        return None if room is None or len(self._sources) == 1 else clocks(room.bridge.store, self._sources)
+        return (
+            None if room is None or len(self._sources) == 1 else describe_clock_skew(room.bridge.store, self._sources)
+        )
 
     # --- keys ---
 
@@ -133,11 +144,11 @@ class Logs(PanelScreen):
 
     def do_log_find(self, _: Action) -> None:
         """Ask what to find."""
-        self._asks("find")
+        self._open_subscriptions("find")
 
-    def do_log_only(self, _: Action) -> None:
+    def handle_filter_log(self, _: Action) -> None:
         """Ask which lines to show."""
-        self._asks("only")
+        self._open_subscriptions("only")
 
     def do_log_next(self, _: Action) -> None:
         """Go to the next match."""
@@ -181,23 +192,23 @@ class Logs(PanelScreen):
 
     def do_log_scope(self, _: Action) -> None:
         """Show the logs of more instances, or of fewer again."""
-        room, scopes = self.panel.room, list(Scope)
+        room, scopes = self.panel.room, list(LogScope)
         assert room is not None
         at = scopes.index(self._scope)
         for scope in (*scopes[at + 1 :], *scopes[:at]):
-            if set(sources(room.bridge.store, scope, self._chosen)) != set(self._sources):
+            if set(list_log_sources(room.bridge.store, scope, self._chosen)) != set(self._sources):
                 self._earlier, self._scope = 0, scope
                 self._read()
                 self.repaint()
                 return
-        self.panel.say("no other log is there now")
+        self.panel.show_toast("no other log is there now")
 
     def do_log_earlier(self, _: Action) -> None:
         """Show the log of the start before."""
         if not (kept := self._kept()):
-            self.panel.say(f"no log of an earlier start of {self._instance} on {self._node} is kept here")
+            self.panel.show_toast(f"no log of an earlier start of {self._instance} on {self._node} is kept here")
             return
-        self._earlier, self._scope = (self._earlier + 1) % (len(kept) + 1), Scope.INSTANCE
+        self._earlier, self._scope = (self._earlier + 1) % (len(kept) + 1), LogScope.INSTANCE
         self._read()
         self.repaint()
 
@@ -212,15 +223,15 @@ class Logs(PanelScreen):
 
     def on_log_view_saved(self, event: LogView.Saved) -> None:
         """Say where the file is, in full."""
-        self.panel.say(event.words)
+        self.panel.show_toast(event.words)
 
     def _view(self, do: Callable[[LogView], None]) -> None:
         if self._pane is not None:
             do(self._pane.view)
 
-    def _asks(self, what: str) -> None:
+    def _open_subscriptions(self, what: str) -> None:
         if self._pane is not None:
-            self._pane.action_ask(what)
+            self._pane.action_open_prompt(what)
 
     # --- whose logs these are ---
 
@@ -232,10 +243,16 @@ class Logs(PanelScreen):
         self._end_reading()
         self._troubles.clear()
         saved = self._kept()[self._earlier - 1] if self._earlier else None
-        self._sources = (self._chosen,) if saved is not None else sources(room.bridge.store, self._scope, self._chosen)
-        self._show(LogBook(names(self._sources, room.bridge.store), [self._marker(room, one) for one in self._sources]))
+        self._sources = (
+            (self._chosen,) if saved is not None else list_log_sources(room.bridge.store, self._scope, self._chosen)
+        )
+        self._show(
+            LogBuffer(
+                label_log_sources(self._sources, room.bridge.store), [self._marker(room, one) for one in self._sources]
+            )
+        )
         self._feeds = [
-            LogFeed(room, one.node, one.instance, self._reader(at, one), saved=saved)
+            LogSubscription(room, one.node, one.instance, self._build_consumer(at, one), saved=saved)
             for at, one in enumerate(self._sources)
         ]
 
@@ -259,34 +276,34 @@ class Logs(PanelScreen):
         room = self.panel.room
         if room is None or self._pane is None or self._earlier or not self._pane.view.is_following:
             return
-        if set(sources(room.bridge.store, self._scope, self._chosen)) - set(self._sources):
+        if set(list_log_sources(room.bridge.store, self._scope, self._chosen)) - set(self._sources):
             self._read()
 
-    def _show(self, book: LogBook) -> None:
+    def _show(self, book: LogBuffer) -> None:
         old = self._pane
         self._pane = LogPane(book, instance=self._instance, ascii_only=self.panel.ascii_only)
         if old is not None:
             old.remove()
             old.view.book.close()
-        self.panel.keyboard.hold_for(self._come(self._pane))
+        self.panel.keyboard.hold_until_mounted(self._on_lines(self._pane))
 
-    async def _come(self, pane: LogPane) -> None:
+    async def _on_lines(self, pane: LogPane) -> None:
         """Mount a log; keys wait for it, since a prompt can be opened only in what is there."""
         await self.query_one("#log").mount(pane)
         if pane is self._pane:
             self.set_focus(pane.view)
 
-    def _marker(self, room: Room, one: Source) -> LineMarker:
+    def _marker(self, room: PanelController, one: LogSource) -> LineClassifier:
         """Return what marks the ready line and failures, as far as it is known which engine it is."""
         engine, ready = None, room.ready_line(one.node, one.instance)
         view = room.instance(one.node, one.instance)
         if view is not None and view.engine is not None:
             engine = _engine(view.engine)
-        return LineMarker(engine, ready or (engine.defaults.ready_line if engine is not None else None))
+        return LineClassifier(engine, ready or (engine.defaults.ready_line if engine is not None else None))
 
     # --- what the feeds call ---
 
-    def _reader(self, at: int, one: Source) -> Reader:
+    def _build_consumer(self, at: int, one: LogSource) -> LogConsumer:
         has_begun = False
 
         def begin() -> None:
@@ -307,15 +324,15 @@ class Logs(PanelScreen):
                 self._troubles.pop(one, None)
                 if words is not None:
                     self._troubles[one] = words
-                self.picture()
+                self.paint_body()
 
         def over() -> None:
             if self._pane is not None and not self._earlier:
-                self._pane.view.wait_no_more()
+                self._pane.view.mark_loaded()
             if one == self._chosen:
                 self._go_to_wanted()
 
-        return Reader(begin, take, tell, over, self.panel.keyboard.is_ahead)
+        return LogConsumer(begin, take, tell, over, self.panel.keyboard.has_pending_key)
 
     def _go_to_wanted(self) -> None:
         line, self._wanted = self._wanted, None
@@ -327,4 +344,4 @@ class Logs(PanelScreen):
 def _engine(name: str) -> Engine | None:
     from sparkctl import engines
 
-    return engines.load(name) if name in engines.names() else None
+    return engines.load_engine(name) if name in engines.engine_names() else None

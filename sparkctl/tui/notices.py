@@ -6,63 +6,65 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sparkctl.core.store import LoadView
+from sparkctl.core.store import NodeTelemetryView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.text import clean
-from sparkctl.present.spans import Tone
+from sparkctl.model.text import sanitize_line
+from sparkctl.present.spans import TextStyle
 
 _MOST = 3
 _A_WHILE = 60.0  # seconds in which good news that rests on nothing is news
 _GONE = (Phase.STOPPING, Phase.STOPPED, Phase.FAILED)
 
-Serving = tuple[NodeName, str]
+InstanceKey = tuple[NodeName, str]
 """An instance, and on which Spark."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class Notice:
     """What was said ``when`` (unix seconds), and on what it ``rests``."""
 
     words: str
-    tone: Tone
-    rests: frozenset[Serving]
+    tone: TextStyle
+    rests: frozenset[InstanceKey]
     when: float
 
 
-class Notices:
+class NoticeBoard:
     """The last few. ``view`` gives what is known of a node now, None where nothing is; ``now`` the moment, unix seconds."""
 
-    def __init__(self, view: Callable[[NodeName], LoadView | None], now: Callable[[], float]) -> None:
+    def __init__(self, view: Callable[[NodeName], NodeTelemetryView | None], now: Callable[[], float]) -> None:
         self._view, self._now = view, now
-        self._kept: list[_Kept] = []
+        self._kept: list[Notice] = []
 
-    def add(self, words: str, tone: Tone, views: Sequence[LoadView] = ()) -> None:
+    def add(self, words: str, tone: TextStyle, views: Sequence[NodeTelemetryView] = ()) -> None:
         """Keep one. Of a good one what it names and what is ready in these views is what it rests on."""
-        said = clean(words.replace("\n", " "))
+        said = sanitize_line(words.replace("\n", " "))
         rests = frozenset(
             (view.name, one.name)
-            for view in views if tone is Tone.GOOD
+            for view in views if tone is TextStyle.GOOD
             for one in view.instances
             if one.ours and one.phase is Phase.READY and re.search(rf"(?<![\w.-]){re.escape(one.name)}(?![\w-])", said)
         )  # fmt: skip
-        self._kept[:] = [*self._kept[1 - _MOST :], _Kept(said, tone, rests, self._now())]
+        self._kept[:] = [*self._kept[1 - _MOST :], Notice(said, tone, rests, self._now())]
 
     @property
-    def shown(self) -> tuple[tuple[str, Tone], ...]:
+    def shown(self) -> tuple[tuple[str, TextStyle], ...]:
         """What still holds, the latest last."""
-        self._kept[:] = [one for one in self._kept if not any(map(self._is_gone, one.rests)) and not self._is_old(one)]
+        self._kept[:] = [
+            one for one in self._kept if not any(map(self._is_outdated, one.rests)) and not self._is_old(one)
+        ]
         return tuple((one.words, one.tone) for one in self._kept)
 
     def clear(self) -> None:
         """Forget all."""
         self._kept.clear()
 
-    def _is_old(self, one: _Kept) -> bool:
+    def _is_old(self, one: Notice) -> bool:
         """Tell whether it is good news of a moment that is past: what was done goes on to be true, what it left does not."""
-        return one.tone is Tone.GOOD and not one.rests and self._now() - one.when > _A_WHILE
+        return one.tone is TextStyle.GOOD and not one.rests and self._now() - one.when > _A_WHILE
 
-    def _is_gone(self, serving: Serving) -> bool:
+    def _is_outdated(self, serving: InstanceKey) -> bool:
         node, name = serving
         view = self._view(node)
         if view is None or view.state is not NodeState.OK or not view.docker_known:

@@ -11,7 +11,7 @@ from sparkctl.model.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ProfileOffer:
     """A profile that can be started; ``profile`` is None for one that cannot be read, and ``trouble`` is why."""
 
     name: str
@@ -19,17 +19,17 @@ class Offer:
     trouble: str | None = None
 
 
-def all_offers(recent: Sequence[str]) -> list[Offer]:
+def list_startable_profiles(recent: Sequence[str]) -> list[ProfileOffer]:
     """Read every profile there is; ``recent`` are the names of what was started last, the latest first."""
     library = ProfileLibrary()
 
-    def offer(name: str) -> Offer:
+    def offer(name: str) -> ProfileOffer:
         try:
-            return Offer(name, library.load(name))
+            return ProfileOffer(name, library.load(name))
         except SparkctlError as error:
-            return Offer(name, None, error.message.splitlines()[0])
+            return ProfileOffer(name, None, error.message.splitlines()[0])
 
-    def rank(one: Offer) -> tuple[bool, int, str]:
+    def rank(one: ProfileOffer) -> tuple[bool, int, str]:
         return one.profile is None, recent.index(one.name) if one.name in recent else len(recent), one.name
 
     return sorted(map(offer, library.names()), key=rank)

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 from sparkctl.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from sparkctl.tui.app import Panel
+    from sparkctl.tui.app import PanelApp
 
 
-async def outside(panel: Panel, words: Sequence[str], hint: str, *, listen: bool = False) -> tuple[int, str]:
+async def run_external_program(
+    panel: PanelApp, words: Sequence[str], hint: str, *, listen: bool = False
+) -> tuple[int, str]:
     """Run a program to its end; return its exit status and, with ``listen``, what it said on stderr.
 
     The nodes are followed meanwhile, and nothing is painted. Raises `InvalidInput` with ``hint`` where it cannot be run.
@@ -30,7 +32,7 @@ async def outside(panel: Panel, words: Sequence[str], hint: str, *, listen: bool
         except OSError as error:
             raise InvalidInput(f"{words[0]} cannot be run: {error.strerror}", hint) from error
         finally:
-            panel.keyboard.come_back()
+            panel.keyboard.resume()
             with suppress(NotImplementedError, ValueError, RuntimeError):
                 loop.remove_signal_handler(signal.SIGINT)
     panel.refresh(layout=True)

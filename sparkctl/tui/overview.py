@@ -11,18 +11,18 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from sparkctl.core.actions import OVERVIEW
-from sparkctl.present.frame import Box, filled, first_frame, reading, welcome
-from sparkctl.tui.screen import PanelScreen, bound
-from sparkctl.tui.sheet import Sheet
+from sparkctl.present.frame import TileBox, pad_screen, render_first_frame, render_recording_wait, render_welcome
+from sparkctl.tui.screen import PanelScreen, build_bindings
+from sparkctl.tui.sheet import TextSurface
 
 if TYPE_CHECKING:
-    from sparkctl.present.overview import Scene
+    from sparkctl.present.overview import OverviewScreenModel
 
 
-class Tiles(Sheet):
+class TileGrid(TextSurface):
     """The tiles and what stands below. A click selects."""
 
-    boxes: Sequence[Box] = ()
+    boxes: Sequence[TileBox] = ()
 
     def on_click(self, event: events.Click) -> None:
         """Select the tile under the pointer; twice opens its instance."""
@@ -32,43 +32,43 @@ class Tiles(Sheet):
                 assert isinstance(screen, PanelScreen)
                 screen.panel.choose(box.index)
                 if event.chain > 1:
-                    screen.panel.act("instance")
+                    screen.panel.perform_action("instance")
 
 
-class Overview(PanelScreen):
+class OverviewScreen(PanelScreen):
     """Painted from the config at once, filled as the nodes answer."""
 
-    PLACE = OVERVIEW
-    BINDINGS: ClassVar[list[BindingType]] = bound(OVERVIEW)
+    SCREEN_ID = OVERVIEW
+    BINDINGS: ClassVar[list[BindingType]] = build_bindings(OVERVIEW)
 
-    _held: Scene | None = None
+    _held: OverviewScreenModel | None = None
 
-    def hold(self) -> None:
+    def freeze(self) -> None:
         """Hold the figures as they are; what is chosen among them stays the operator's."""
-        super().hold()
-        self._held = None if self.held_at is None else deepcopy(self.panel.scene())
+        super().freeze()
+        self._held = None if self.frozen_at is None else deepcopy(self.panel.overview_screen_model())
 
     def body(self) -> Widget:
         """Return the tiles."""
-        return Tiles(self.panel.tones, id="tiles")
+        return TileGrid(self.panel.tones, id="tiles")
 
-    def picture(self) -> None:
+    def paint_body(self) -> None:
         """Paint what is known; before anything is, the Sparks by their names."""
-        tiles = self.query_one(Tiles)
+        tiles = self.query_one(TileGrid)
         wide, high = tiles.size
         if not wide or not high:
             wide, high = self.size.width, self.size.height - 2
         panel = self.panel
-        scene: Scene | None = panel.scene(self._held)
+        scene: OverviewScreenModel | None = panel.overview_screen_model(self._held)
         if panel.setup.recording is not None and not panel.names:
-            tiles.show(filled(reading(), wide, high, panel.ascii_only))
+            tiles.set_rows(pad_screen(render_recording_wait(), wide, high, panel.ascii_only))
         elif scene is not None:
-            from sparkctl.present.overview import overview
+            from sparkctl.present.overview import render_overview
 
-            painted = overview(scene, wide, high)
+            painted = render_overview(scene, wide, high)
             tiles.boxes = painted.boxes
-            tiles.show(painted.rows)
+            tiles.set_rows(painted.rows)
         elif panel.names:
-            tiles.show(first_frame(panel.names, wide, high, panel.ascii_only))
+            tiles.set_rows(render_first_frame(panel.names, wide, high, panel.ascii_only))
         else:
-            tiles.show(filled(welcome(), wide, high, panel.ascii_only))
+            tiles.set_rows(pad_screen(render_welcome(), wide, high, panel.ascii_only))

@@ -13,15 +13,15 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
-from sparkctl.core.actions import ActionId, available
-from sparkctl.model.text import clean
-from sparkctl.present.keys import key_words
-from sparkctl.present.spans import Row, Span, Tone, cut, ends, row, said, width
+from sparkctl.core.actions import ActionId, list_available_actions
+from sparkctl.model.text import sanitize_line
+from sparkctl.present.keys import format_key
+from sparkctl.present.spans import Span, TextRow, TextStyle, justify_row, make_row, row_width, sanitized, truncate_row
 from sparkctl.tui.dialogs import Dialog
-from sparkctl.tui.sheet import Sheet
+from sparkctl.tui.sheet import TextSurface
 
 if TYPE_CHECKING:
-    from sparkctl.tui.app import Panel
+    from sparkctl.tui.app import PanelApp
 
 THEME = "theme "  # what the entries of colours begin with
 _NONE = -1  # nothing is chosen: an arrow chooses
@@ -33,7 +33,7 @@ _ABOVE = 3  # rows of the frame, the field and a blank one
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PaletteEntry:
     """``does`` is an action's id, or `THEME` and a name; ``line`` its command line."""
 
     does: str
@@ -44,34 +44,34 @@ class Entry:
     changes: bool = False
 
 
-def entries(panel: Panel) -> list[Entry]:
+def list_palette_entries(panel: PanelApp) -> list[PaletteEntry]:
     """Return what can be done now in the order of the help, then the colours by name."""
-    now = panel.situation()
+    now = panel.build_action_context()
     actions = panel.actions if panel.front is None else panel.front.actions
     found = [
-        Entry(
+        PaletteEntry(
             one.id,
             one.title,
-            key_words(one.keys[0], panel.ascii_only) if one.keys else "",
-            clean(" ".join(one.words(now))) if one.words else one.verb or "",
+            format_key(one.keys[0], panel.ascii_only) if one.keys else "",
+            sanitize_line(" ".join(one.words(now))) if one.words else one.verb or "",
             tuple(dict.fromkeys(name for name in (one.short, one.verb, str(one.id)) if name)),
             one.changes,
         )
-        for one in available(actions, now)
+        for one in list_available_actions(actions, now)
         if one.id not in _NOT
     ]
-    return found + [Entry(THEME + name, THEME + name) for name in sorted(panel.available_themes)]
+    return found + [PaletteEntry(THEME + name, THEME + name) for name in sorted(panel.available_themes)]
 
 
-def fitting(those: Sequence[Entry], typed: str) -> list[Entry]:
+def filter_entries(those: Sequence[PaletteEntry], typed: str) -> list[PaletteEntry]:
     """Return what fits, the best first, and every action before any theme that fits as well; nothing typed: all actions."""
     if not typed.strip():
         return [one for one in those if not one.does.startswith(THEME)]
     scored = [(fit, one.does.startswith(THEME), at, one) for at, one in enumerate(those) if (fit := _fit(one, typed))]
-    return [one for *_, one in sorted(scored, key=lambda each: (each[0] is Fit.WEAK, each[1], each[0], each[2]))]
+    return [one for *_, one in sorted(scored, key=lambda each: (each[0] is MatchRank.WEAK, each[1], each[0], each[2]))]
 
 
-class Fit(IntEnum):
+class MatchRank(IntEnum):
     """How well an entry is what was typed, the best first."""
 
     NAME = 1  # that is its name
@@ -80,34 +80,34 @@ class Fit(IntEnum):
     WEAK = 4  # it is somewhere within
 
 
-def _fit(one: Entry, typed: str) -> Fit | None:
+def _fit(one: PaletteEntry, typed: str) -> MatchRank | None:
     """Return how well an entry fits; None where it does not."""
     wanted, names = typed.strip().casefold(), [name.casefold() for name in one.names]
     words = re.findall(r"[\w-]+", " ".join((*names, one.title.casefold())))
     if wanted in names:
-        return Fit.NAME
+        return MatchRank.NAME
     if any(name.startswith(wanted) for name in names):
-        return Fit.BEGINS
+        return MatchRank.BEGINS
     if all(any(word.startswith(part) for word in words) for part in wanted.split()):
-        return Fit.WORDS
+        return MatchRank.WORDS
     is_within = len(wanted) >= _TELLING and (
-        wanted in one.title.casefold() or any(_runs(wanted, name) for name in names)
+        wanted in one.title.casefold() or any(_is_subsequence(wanted, name) for name in names)
     )
-    return Fit.WEAK if is_within else None
+    return MatchRank.WEAK if is_within else None
 
 
-def _runs(wanted: str, name: str) -> bool:
+def _is_subsequence(wanted: str, name: str) -> bool:
     """Tell whether the letters stand in a name in this order."""
     letters = iter(name)
     return all(letter in letters for letter in wanted)
 
 
-def is_sure(one: Entry, typed: str) -> bool:
+def is_safe_on_enter(one: PaletteEntry, typed: str) -> bool:
     """Tell whether it may be done by enter alone: what changes something is not, on a weak hit."""
-    return not (one.changes and typed.strip() and _fit(one, typed) is Fit.WEAK)
+    return not (one.changes and typed.strip() and _fit(one, typed) is MatchRank.WEAK)
 
 
-class Palette(Dialog[str]):
+class ActionPalette(Dialog[str]):
     """Gives what the chosen entry does."""
 
     BELOW = 1
@@ -118,10 +118,10 @@ class Palette(Dialog[str]):
         Binding("pageup", "move(-10)", show=False, priority=True),
     ]
 
-    def __init__(self, those: Sequence[Entry]) -> None:
+    def __init__(self, those: Sequence[PaletteEntry]) -> None:
         super().__init__("do")
         self._all = those
-        self._found = fitting(those, "")
+        self._found = filter_entries(those, "")
         self._at = 0
         self._first = 0
 
@@ -130,32 +130,34 @@ class Palette(Dialog[str]):
         yield from super().compose()
         yield Input(placeholder="type a part of its name", compact=True)
 
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[TextRow]:
         """Return as many entries as there is room for, the chosen one among them."""
-        wide, high = self.room
+        wide, high = self.inner_size
         above = [(), ()] if self.is_framed else []
         shown = max(1, min(_MOST, high - len(above) - 2))
         self._first = max(self._at - shown + 1, min(self._first, self._at), 0)
         listed = [self._row(at, one, min(_WIDE, wide)) for at, one in enumerate(self._found)][self._first :][:shown]
         if not listed:
-            listed = [row(Span("nothing that can be done now is called so", Tone.STALE))]
+            listed = [make_row(Span("nothing that can be done now is called so", TextStyle.STALE))]
         return [*above, *listed, *[()] * (shown - len(listed))]
 
-    def _row(self, at: int, one: Entry, columns: int) -> Row:
+    def _row(self, at: int, one: PaletteEntry, columns: int) -> TextRow:
         mine = at == self._at
         mark = (">" if self.panel.ascii_only else "▸") if mine else " "
-        key = row(Span(f" {one.key}", Tone.KEY))
-        left = row(Span(f"{mark} ", Tone.ACCENT), said(one.title, Tone.STRONG if mine else Tone.VALUE))
-        room = columns - width(key)
-        if one.line and room - width(left) > 8:
-            left = (*left, said(f"   :{one.line}", Tone.LABEL))
-        return ends(cut(left, room), key, columns)
+        key = make_row(Span(f" {one.key}", TextStyle.KEY))
+        left = make_row(
+            Span(f"{mark} ", TextStyle.ACCENT), sanitized(one.title, TextStyle.STRONG if mine else TextStyle.VALUE)
+        )
+        room = columns - row_width(key)
+        if one.line and room - row_width(left) > 8:
+            left = (*left, sanitized(f"   :{one.line}", TextStyle.LABEL))
+        return justify_row(truncate_row(left, room), key, columns)
 
-    def answers(self) -> Sequence[Row]:
+    def footer_rows(self) -> Sequence[TextRow]:
         """Return what keys do."""
         more = len(self._found) - max(self._at, 0) - 1
-        return [(), row(Span(f"{more} more   " if more > 0 else "", Tone.LABEL), Span("enter", Tone.KEY),
-                        Span(" does it   ", Tone.LABEL), Span("esc", Tone.KEY), Span(" leaves", Tone.LABEL))]  # fmt: skip
+        return [(), make_row(Span(f"{more} more   " if more > 0 else "", TextStyle.LABEL), Span("enter", TextStyle.KEY),
+                        Span(" does it   ", TextStyle.LABEL), Span("esc", TextStyle.KEY), Span(" leaves", TextStyle.LABEL))]  # fmt: skip
 
     def field_row(self, rows: int) -> int:
         """Return that the field is the first row within the frame."""
@@ -163,8 +165,8 @@ class Palette(Dialog[str]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show what fits."""
-        self._found = fitting(self._all, event.value)
-        self._at = 0 if self._found and is_sure(self._found[0], event.value) else _NONE
+        self._found = filter_entries(self._all, event.value)
+        self._at = 0 if self._found and is_safe_on_enter(self._found[0], event.value) else _NONE
         self.draw()
 
     def on_input_submitted(self) -> None:
@@ -174,7 +176,7 @@ class Palette(Dialog[str]):
 
     def on_click(self, event: events.Click) -> None:
         """Do what was clicked."""
-        at = event.screen_y - self.query_one(Sheet).region.y - (_ABOVE if self.is_framed else 0) + self._first
+        at = event.screen_y - self.query_one(TextSurface).region.y - (_ABOVE if self.is_framed else 0) + self._first
         if self._first <= at < min(len(self._found), self._first + _MOST):
             self.dismiss(self._found[at].does)
 

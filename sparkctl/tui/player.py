@@ -17,7 +17,7 @@ SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 60.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class PlaybackProgress:
     """Seconds of the recording: how far it is, and how long it is; ``is_over``: its last event was shown."""
 
     at: float
@@ -27,7 +27,7 @@ class Progress:
     is_over: bool
 
     @property
-    def words(self) -> str:
+    def describe(self) -> str:
         """Say it as the header does."""
         if self.is_over:
             return f"recording {_clock(self.whole)}, its end"
@@ -36,7 +36,7 @@ class Progress:
         )
 
 
-class Player:
+class RecordingPlayer:
     """``emit`` is given every event in its order, ``rewound`` is called before they begin anew.
 
     Pauses over half a minute, and clocks that were set back meanwhile, are skipped: they take no time.
@@ -53,45 +53,45 @@ class Player:
         self._next = 0  # the event that comes next
         self._at = 0.0  # as of the last look at the clock
         self._looked: float | None = None  # when that was; None while it rests
-        self._stirred = asyncio.Event()
+        self._wakeup = asyncio.Event()
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> PlaybackProgress:
         """How far it is now."""
         whole = self._due[-1] if self._due else 0.0
         over = self._next >= len(self._events)
-        return Progress(whole if over else min(self._now(), whole), whole, self.speed, self.is_paused, over)
+        return PlaybackProgress(whole if over else min(self._now(), whole), whole, self.speed, self.is_paused, over)
 
     async def run(self) -> None:
         """Play; at its end wait for whoever goes back."""
         while True:
-            self._stirred.clear()
+            self._wakeup.clear()
             self._at, self._looked = self._now(), None if self.is_paused else self._clock.monotonic()
             if self._next >= len(self._events) or self.is_paused:
-                await self._stirred.wait()
+                await self._wakeup.wait()
                 continue
             left = self._due[self._next] - self._at
             if left > 0 and await self._is_stirred_within(left / self.speed):
                 continue
             self._at = max(self._now(), self._due[self._next])
             self._looked = self._clock.monotonic()
-            self._give(self._next + 1)
+            self._emit_until(self._next + 1)
             await asyncio.sleep(0)
 
     def pause(self) -> None:
         """Rest, or go on."""
         self.is_paused = not self.is_paused
-        self._settle()
-        self._stirred.set()
+        self._update_position()
+        self._wakeup.set()
 
-    def hurry(self, by: int) -> None:
+    def change_speed(self, by: int) -> None:
         """Go ``by`` steps faster, or slower."""
-        self._settle()
+        self._update_position()
         near = min(range(len(SPEEDS)), key=lambda at: abs(SPEEDS[at] - self.speed))
         self.speed = SPEEDS[max(0, min(len(SPEEDS) - 1, near + by))]
-        self._stirred.set()
+        self._wakeup.set()
 
-    def jump(self, seconds: float) -> None:
+    def seek(self, seconds: float) -> None:
         """Go on, or back, by so many seconds of the recording."""
         if not self._due:
             return
@@ -99,11 +99,11 @@ class Player:
         if seconds < 0:
             self._next = 0
             self._rewound()
-        self._give(max(1, bisect_right(self._due, wanted)))
+        self._emit_until(max(1, bisect_right(self._due, wanted)))
         self._at, self._looked = wanted, None if self.is_paused else self._clock.monotonic()
-        self._stirred.set()
+        self._wakeup.set()
 
-    def _give(self, end: int) -> None:
+    def _emit_until(self, end: int) -> None:
         while self._next < min(end, len(self._events)):
             self._next += 1
             self._emit(self._events[self._next - 1])
@@ -111,7 +111,7 @@ class Player:
     def _now(self) -> float:
         return self._at if self._looked is None else self._at + (self._clock.monotonic() - self._looked) * self.speed
 
-    def _settle(self) -> None:
+    def _update_position(self) -> None:
         self._at = min(self._now(), self._due[min(self._next, len(self._due) - 1)] if self._due else 0.0)
         self._looked = None if self.is_paused else self._clock.monotonic()
 
@@ -119,11 +119,11 @@ class Player:
         """Wait so long, or until somebody wants something else."""
         waiting = [
             asyncio.ensure_future(self._clock.sleep(seconds)),
-            asyncio.ensure_future(_wait(self._stirred.wait())),
+            asyncio.ensure_future(_wait(self._wakeup.wait())),
         ]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            return self._stirred.is_set()
+            return self._wakeup.is_set()
         finally:
             for one in waiting:
                 one.cancel()

@@ -6,14 +6,14 @@ from textual import events
 
 from sparkctl.core.actions import Action
 from sparkctl.tui.screen import PanelScreen
-from sparkctl.tui.sheet import Sheet
+from sparkctl.tui.sheet import TextSurface
 
 _PAGE = 5
 _NOTCH = 2  # rows for a notch of the wheel
 _ALL = 9999  # rows, more than there are
 
 
-class ReadOn(Sheet):
+class ScrollSurface(TextSurface):
     """The wheel reads on."""
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
@@ -26,15 +26,15 @@ class ReadOn(Sheet):
 
     def _wheel(self, event: events.MouseEvent, by: int) -> None:
         screen = self.screen
-        assert isinstance(screen, ReadOnScreen)
+        assert isinstance(screen, ScrollScreen)
         event.stop()
-        screen.read_on(by)
+        screen.scroll_rows(by)
 
 
-class ReadOnScreen(PanelScreen):
+class ScrollScreen(PanelScreen):
     """Subclasses give `read_on`."""
 
-    def read_on(self, by: int) -> None:
+    def scroll_rows(self, by: int) -> None:
         """Read on by so many rows, or back."""
         raise NotImplementedError
 
@@ -45,24 +45,24 @@ class ReadOnScreen(PanelScreen):
 
     def do_lower(self, _: Action) -> None:
         """Read on."""
-        self.read_on(1)
+        self.scroll_rows(1)
 
     def do_upper(self, _: Action) -> None:
         """Read what was above."""
-        self.read_on(-1)
+        self.scroll_rows(-1)
 
-    def do_further(self, _: Action) -> None:
+    def handle_page_down(self, _: Action) -> None:
         """Read on."""
-        self.read_on(_PAGE)
+        self.scroll_rows(_PAGE)
 
-    def do_nearer(self, _: Action) -> None:
+    def handle_page_up(self, _: Action) -> None:
         """Read what was above."""
-        self.read_on(-_PAGE)
+        self.scroll_rows(-_PAGE)
 
     def do_first(self, _: Action) -> None:
         """Go to the beginning."""
-        self.read_on(-_ALL)
+        self.scroll_rows(-_ALL)
 
     def do_last(self, _: Action) -> None:
         """Go to the end."""
-        self.read_on(_ALL)
+        self.scroll_rows(_ALL)

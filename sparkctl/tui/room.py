@@ -16,86 +16,94 @@ from textual.screen import ModalScreen
 
 from sparkctl.core.actions import OVERVIEW, ActionId
 from sparkctl.core.clock import Clock, SystemClock
-from sparkctl.core.context import Interrupt
-from sparkctl.core.store import LoadView
-from sparkctl.core.together import end
+from sparkctl.core.context import InterruptSignal
+from sparkctl.core.store import NodeTelemetryView
+from sparkctl.core.together import cancel_and_wait
 from sparkctl.errors import InvalidInput, SparkctlError
-from sparkctl.model.ask import Nobody
-from sparkctl.model.events import Ended, Event, Examined, GuardActed, Outcome, PlanMade, Warned
+from sparkctl.model.ask import NonInteractivePrompter
+from sparkctl.model.events import (
+    CheckCompleted,
+    CommandEnded,
+    Event,
+    GuardActed,
+    LaunchPlanned,
+    Outcome,
+    WarningEmitted,
+)
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.operations.doctor import doctor
-from sparkctl.operations.preview import planned
-from sparkctl.operations.switching.journal import step_number
-from sparkctl.present.farewell import left_unsaid
-from sparkctl.present.glance import COMING, Glance, glance, in_order
-from sparkctl.present.keys import key_words
-from sparkctl.present.overview import Scene
-from sparkctl.present.results import guard_notice, warning_notice
-from sparkctl.present.spans import Row, Tone
-from sparkctl.present.switch_line import course_line, moved_row, moved_short
-from sparkctl.present.wrong import Wrong
-from sparkctl.tui.asker import Dialogs
-from sparkctl.tui.bridge import Bridge
-from sparkctl.tui.crew import Crew
-from sparkctl.tui.endings import over
-from sparkctl.tui.examinations import Examinations
-from sparkctl.tui.fits import Fits
+from sparkctl.operations.doctor import check_nodes
+from sparkctl.operations.preview import build_preview_plan
+from sparkctl.operations.switching.journal import format_step_number
+from sparkctl.present.farewell import describe_unfinished_switch
+from sparkctl.present.glance import TRANSITION_PHASES, NodeTileModel, build_tile_model, sort_by_urgency
+from sparkctl.present.keys import format_key
+from sparkctl.present.overview import OverviewScreenModel
+from sparkctl.present.results import describe_guard_action, describe_warning
+from sparkctl.present.spans import TextRow, TextStyle
+from sparkctl.present.switch_line import moved_row, moved_short, render_switch_progress_line
+from sparkctl.present.wrong import NodeProblems
+from sparkctl.tui.asker import DialogPrompter
+from sparkctl.tui.bridge import RepaintScheduler
+from sparkctl.tui.crew import NodeSupervisor
+from sparkctl.tui.endings import report_job_end
+from sparkctl.tui.examinations import DoctorRuns
+from sparkctl.tui.fits import MemoryEstimateCache
 from sparkctl.tui.homes import Homes
-from sparkctl.tui.jobs import Job, Jobs
-from sparkctl.tui.journals import Journals
-from sparkctl.tui.notices import Notices
-from sparkctl.tui.offers import Offer, all_offers
-from sparkctl.tui.player import Player
-from sparkctl.tui.setup import Started
-from sparkctl.tui.story import tell
-from sparkctl.tui.switches import Switches
-from sparkctl.tui.syncing import Moves
+from sparkctl.tui.jobs import Job, JobRunner
+from sparkctl.tui.journals import SwitchJournals
+from sparkctl.tui.notices import NoticeBoard
+from sparkctl.tui.offers import ProfileOffer, list_startable_profiles
+from sparkctl.tui.player import RecordingPlayer
+from sparkctl.tui.setup import PreparedCommand
+from sparkctl.tui.story import run_demo_steps
+from sparkctl.tui.switches import SwitchTracker
+from sparkctl.tui.syncing import TransferTracker
 
 if TYPE_CHECKING:
-    from sparkctl.core.switch_course import SwitchCourse
+    from sparkctl.core.switch_course import SwitchProgress
     from sparkctl.model.instance import InstanceView
     from sparkctl.model.plan import LaunchPlan
     from sparkctl.model.profile import Profile
     from sparkctl.model.sample import MemoryBar
-    from sparkctl.operations.starting.launched import Launched
-    from sparkctl.tui.app import Panel
+    from sparkctl.operations.starting.launched import ContainerLaunch
+    from sparkctl.tui.app import PanelApp
 
 _DOING = {"drop-caches": "dropping the page cache ...", "doctor": "being examined ..."}
 _RECENT = 3
 _PATIENCE = 2.0  # seconds
 
 
-class Room:
+class PanelController:
     """One for each panel, made on its loop."""
 
-    def __init__(self, panel: Panel) -> None:
+    def __init__(self, panel: PanelApp) -> None:
         self._panel = panel
         setup = panel.setup
         self.clock: Clock = setup.clock or SystemClock()
-        self.dialogs = Dialogs(panel)
+        self.dialogs = DialogPrompter(panel)
         self.context = setup.make_context(self.dialogs)
         self._shown: tuple[float, float] | None = None  # a recording's last stamp, and when we had it
-        self.bridge = Bridge([node.name for node in setup.nodes], self.now, self._paint)
-        self.crew = Crew(self.context, self._take)
-        self.unasked = replace(
-            self.context, asker=Nobody(), lend=self.crew.session
+        self.bridge = RepaintScheduler([node.name for node in setup.nodes], self.now, self._paint)
+        self.supervisor = NodeSupervisor(self.context, self.handle_event)
+        self.non_interactive_context = replace(
+            self.context, asker=NonInteractivePrompter(), lend=self.supervisor.background_session
         )  # what nobody called for asks nobody
-        self.jobs = Jobs(self._take, lambda *over: panel.call_later(self._finished, *over))
-        self.notices = Notices(self._known, self.now)
+        self.jobs = JobRunner(self.handle_event, lambda *over: panel.call_later(self._finished, *over))
+        self.notices = NoticeBoard(self._known, self.now)
         self.recent = self.context.history.recent_profiles(_RECENT)
-        self.examinations = Examinations()
-        self.switches = Switches()
-        self.moves = Moves()
-        self.journals = Journals(lambda: self.bridge.store)
-        self.fits = Fits(self)
+        self.examinations = DoctorRuns()
+        self.switches = SwitchTracker()
+        self.moves = TransferTracker()
+        self.journals = SwitchJournals(lambda: self.bridge.store)
+        self.fits = MemoryEstimateCache(self)
         self._beside: set[asyncio.Task[None]] = set()
         self._homes = Homes(self, panel.spawn)
         self.recorded: Sequence[Event] = ()
-        self.player: Player | None = None  # of a recording
+        self.player: RecordingPlayer | None = None  # of a recording
         self.turn = asyncio.Event()  # of the recording: set, and another one in its place, when it begins anew
         self.is_taken_over = False  # somebody has started something by hand
-        self._warned: dict[tuple[NodeName, str], tuple[Warned, ...]] = {}  # by the last start that is over
+        self._warned: dict[tuple[NodeName, str], tuple[WarningEmitted, ...]] = {}  # by the last start that is over
         self._ready_lines: dict[tuple[NodeName, str], str | None] = {}
 
     @property
@@ -108,27 +116,27 @@ class Room:
         recording = self._panel.setup.recording
         if recording is not None:
             self.recorded, speed = recording()
-            self.player = Player(self.clock, self.recorded, speed, self._take, self._rewound)
-            self.crew.play(self.player)
+            self.player = RecordingPlayer(self.clock, self.recorded, speed, self.handle_event, self.reset_state)
+            self.supervisor.play_recording(self.player)
         else:
-            self.crew.follow(nodes)
+            self.supervisor.follow(nodes)
         if story := self._panel.setup.story:
-            self._panel.spawn(tell(self, story))
+            self._panel.spawn(run_demo_steps(self, story))
 
     def now(self) -> float:
         """Return the moment that is shown: in a recording the last event's, and what has passed since."""
         if self._panel.setup.recording is None or self._shown is None:
-            return self.clock.now()
+            return self.clock.unix_time()
         stamp, when = self._shown
         if self.player is not None and self.player.is_paused:
             return stamp
         return stamp + min(1.0, self.clock.monotonic() - when)
 
-    def has_visitor(self, seconds: float) -> bool:
+    def is_operator_active(self, seconds: float) -> bool:
         """Tell whether a dialog is open, or a key was pressed within so many seconds."""
-        return isinstance(self._panel.screen, ModalScreen) or not self._panel.keyboard.rested(seconds)
+        return isinstance(self._panel.screen, ModalScreen) or not self._panel.keyboard.is_idle_for(seconds)
 
-    def views(self, names: Sequence[NodeName]) -> tuple[LoadView, ...]:
+    def views(self, names: Sequence[NodeName]) -> tuple[NodeTelemetryView, ...]:
         """Return the nodes' views, in the operator's order."""
         return tuple(self.bridge.store.view(name) for name in names if name in self.bridge.store.nodes)
 
@@ -138,35 +146,37 @@ class Room:
         views = self.views(self._panel.names)
         return {view.name: view.memory for view in views if view.memory is not None}
 
-    def _known(self, name: NodeName) -> LoadView | None:
+    def _known(self, name: NodeName) -> NodeTelemetryView | None:
         return self.bridge.store.view(name) if name in self.bridge.store.nodes else None
 
     def instances(self, name: NodeName) -> list[str]:
         """Return the names of what runs on a node, as its tile has them."""
         if name not in self.bridge.store.nodes:
             return []
-        return [one.name for one in in_order(self.bridge.store.last(name))]
+        return [one.name for one in sort_by_urgency(self.bridge.store.get_last_known_view(name))]
 
     def instance(self, name: NodeName, instance: str) -> InstanceView | None:
         """Return an instance as it was last known, None where it is not there."""
         if name not in self.bridge.store.nodes:
             return None
-        return next((one for one in self.bridge.store.last(name).instances if one.name == instance), None)
+        return next(
+            (one for one in self.bridge.store.get_last_known_view(name).instances if one.name == instance), None
+        )
 
-    def failure(self, name: NodeName, instance: str) -> Ended | None:
+    def failure(self, name: NodeName, instance: str) -> CommandEnded | None:
         """Return how a start of it failed that was watched here; None where it was started anew since."""
         one = self.instance(name, instance)
-        end = self.bridge.ends.get((name, instance))
+        end = self.bridge.start_results.get((name, instance))
         return end if end is not None and (one is None or one.phase is Phase.FAILED) else None
 
-    def warnings(self, name: NodeName, instance: str) -> tuple[Warned, ...]:
+    def warnings(self, name: NodeName, instance: str) -> tuple[WarningEmitted, ...]:
         """Return what the last start of an instance from here has warned of, which may still go on."""
         for job in self.jobs.running:
             if job.started.verb == "up" and job.instance == instance and name in job.started.nodes:
                 return tuple(job.warnings)
         return self._warned.get((name, instance), ())
 
-    def remember_ready(self, name: NodeName, instance: str, run: Launched | None) -> None:
+    def remember_ready(self, name: NodeName, instance: str, run: ContainerLaunch | None) -> None:
         """Keep by which line an instance says that it is ready."""
         if run is not None and run.ready is not None:
             self._ready_lines[name, instance] = run.ready.line
@@ -178,50 +188,54 @@ class Room:
 
     def scene(
         self, names: Sequence[NodeName], chosen: int, instances: Mapping[NodeName, str], nodes: Sequence[Node], ascii_only: bool
-    ) -> Scene:  # fmt: skip
+    ) -> OverviewScreenModel:  # fmt: skip
         """Return what the overview shows."""
         addresses = {node.name: node.host for node in nodes}
         glances = tuple(self._glance(name, addresses.get(name), instances.get(name)) for name in names)
-        loading = {one.name for seen in glances for one in seen.view.instances if one.phase in COMING}
+        loading = {one.name for seen in glances for one in seen.view.instances if one.phase in TRANSITION_PHASES}
         lines = tuple(line for line in self.bridge.lines if not loading or line.instance in loading)
-        return Scene(
+        return OverviewScreenModel(
             glances, min(chosen, max(0, len(glances) - 1)), lines, self.notices.shown, ascii_only,
-            tuple(self.bridge.happened), self._lines_of_switches(ascii_only),
+            tuple(self.bridge.event_log), self._lines_of_switches(ascii_only),
         )  # fmt: skip
 
-    def _lines_of_switches(self, ascii_only: bool) -> tuple[Row, ...]:
+    def _lines_of_switches(self, ascii_only: bool) -> tuple[TextRow, ...]:
         """Return a line for the switch that goes on here, and one for all that is carried."""
         course = self.switches.running
-        switch = [] if course is None else [course_line(course, self.now(), self._key(ActionId.SWITCH), ascii_only)]
+        switch = (
+            []
+            if course is None
+            else [render_switch_progress_line(course, self.now(), self._key(ActionId.SWITCH), ascii_only)]
+        )
         words = ((ActionId.RESUME, "goes on with it"), (ActionId.ABORT, "undoes it"))
         keys = [
             (key, word) for action, word in words if (key := self._key(action)) is not None and not self.is_replaying
         ]
-        switch += [] if course is not None else self.journals.rows(keys, ascii_only, self._panel.size.width - 2)
-        return (*switch, *(moved_row(one, ascii_only) for one in self.moves.going))
+        switch += [] if course is not None else self.journals.moves(keys, ascii_only, self._panel.size.width - 2)
+        return (*switch, *(moved_row(one, ascii_only) for one in self.moves.running_transfers))
 
     @property
-    def own_switch(self) -> SwitchCourse | None:
+    def own_switch(self) -> SwitchProgress | None:
         """The switch that this panel does, from its first step on."""
-        return None if self.jobs.switching is None else self.switches.own(self.bridge.store)
+        return None if self.jobs.switch_job is None else self.switches.own_switch(self.bridge.store)
 
     @property
     def switch_left(self) -> bool | None:
         """Whether a switch was left on the Sparks; False: one goes on; None: there is none that is known."""
-        return False if self.switches.running is not None else self.journals.is_left
+        return False if self.switches.running is not None else self.journals.has_abandoned_switch
 
     def _key(self, action: ActionId) -> str | None:
         """Return the key of an action, None where this panel does not have it."""
         keys = (one.keys[0] for one in self._panel.actions if one.id is action and one.keys)
-        return next((key_words(key, self._panel.ascii_only) for key in keys), None)
+        return next((format_key(key, self._panel.ascii_only) for key in keys), None)
 
-    def glance(self, name: NodeName, instance: str) -> Glance:
+    def glance(self, name: NodeName, instance: str) -> NodeTileModel:
         """Return what is known of a node, for a screen about one of its instances. Raises KeyError."""
-        node = self.crew.node(name)
+        node = self.supervisor.node(name)
         return self._glance(name, None if node is None else node.host, instance)
 
-    def _glance(self, name: NodeName, address: str | None, chosen: str | None) -> Glance:
-        return glance(
+    def _glance(self, name: NodeName, address: str | None, chosen: str | None) -> NodeTileModel:
+        return build_tile_model(
             self.bridge.store, name, self.now(), ends=self.bridge.ends_on(name), address=address, chosen=chosen,
             jobs=self._doing(name), recent=self.recent, start_key=self._start_key(),
         )  # fmt: skip
@@ -229,7 +243,7 @@ class Room:
     @property
     def progress(self) -> str:
         """What goes on in a few words, for screens on which the overview's lines are not seen."""
-        course, going = self.switches.running, self.moves.going
+        course, going = self.switches.running, self.moves.running_transfers
         words = [] if course is None or course.step is None else [f"switch: {course.step}"]
         return ", ".join([*words, *(moved_short(one) for one in going[:1])])
 
@@ -239,13 +253,13 @@ class Room:
             return None
         return self._key(ActionId.UP)
 
-    def wrong(self, name: NodeName | None, view: LoadView | None, fault: SparkctlError | None) -> Wrong:
+    def wrong(self, name: NodeName | None, view: NodeTelemetryView | None, fault: SparkctlError | None) -> NodeProblems:
         """Return what is wrong with a node, and with the config."""
         now = view.sample.time if view is not None and view.sample is not None else self.now()
         word = re.compile(rf"(?<![\w-]){re.escape(name or '')}(?![\w-])")
         about = [one for one in self.notices.shown if name is not None and word.search(one[0])]
-        return Wrong(
-            view, now, {} if name is None else self.bridge.ends_on(name), tuple(self.bridge.happened), about,
+        return NodeProblems(
+            view, now, {} if name is None else self.bridge.ends_on(name), tuple(self.bridge.event_log), about,
             None if fault is None else fault.message, None if fault is None else fault.hint,
         )  # fmt: skip
 
@@ -258,16 +272,16 @@ class Room:
 
     async def aclose(self) -> tuple[str, ...]:
         """End everything of ours; return what is left to be said."""
-        own, job = self.own_switch, self.jobs.switching
+        own, job = self.own_switch, self.jobs.switch_job
         said = await self.jobs.aclose()
         if own is not None and own.step is not None and job is not None and job.ended is None:
-            said += left_unsaid(own, step_number(own.step))
+            said += describe_unfinished_switch(own, format_step_number(own.step))
         self.bridge.close()
-        await end(self._beside, _PATIENCE)  # they read over the crew's connections
-        await self.crew.aclose()
+        await cancel_and_wait(self._beside, _PATIENCE)  # they read over the crew's connections
+        await self.supervisor.aclose()
         return said
 
-    def beside(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    def run_background_task(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Let something go on, at most until the room is closed; whoever starts it says what its defects are."""
         task = asyncio.create_task(work, name=name)
         self._beside.add(task)  # it may take long to end, and be held by nobody else then
@@ -276,57 +290,63 @@ class Room:
 
     # --- what the operator starts ---
 
-    def run(self, words: Sequence[str], *, by_hand: bool = True) -> None:
+    def start_command(self, words: Sequence[str], *, by_hand: bool = True) -> None:
         """Start a command line. Raises `SparkctlError` where it is none."""
         self.is_taken_over = self.is_taken_over or by_hand
-        started = self.understood(words)
+        started = self.parse_command(words)
         if started.verb == "doctor" and not any(word.startswith("--collect") for word in words):
-            started = self._watched(started)
+            started = self._record_doctor_run(started)
             self._panel.open("doctor")
         if started.verb in ("resume", "abort"):
-            self.switches.set_aside()
+            self.switches.hide_finished()
             self._panel.open("switch")
         if started.verb in ("down", "free"):
-            self.jobs.leave(started)
+            self.jobs.detach_starts(started)
         self.jobs.start(started)
         if len(started.nodes) == 1 and started.nodes[0] in self._panel.names:
             self._panel.choose(self._panel.names.index(NodeName(started.nodes[0])))
-        self.bridge.changed()
+        self.bridge.schedule_repaint()
 
-    def understood(self, words: Sequence[str]) -> Started:
+    def parse_command(self, words: Sequence[str]) -> PreparedCommand:
         """Return what a command line would do. Raises `SparkctlError` where it is none."""
         commands = self._panel.setup.commands
         if commands is None:
             raise InvalidInput("this panel has no commands")
-        return commands.start(words, replace(self.context, interrupt=Interrupt(), lend=self.crew.lend))
+        return commands.parse_command(
+            words, replace(self.context, interrupt=InterruptSignal(), lend=self.supervisor.command_session)
+        )
 
-    async def offers(self) -> list[Offer]:
+    async def offers(self) -> list[ProfileOffer]:
         """Return the profiles that there are; reading them takes a moment, and is done beside the loop."""
-        return await asyncio.to_thread(all_offers, self.recent)
+        return await asyncio.to_thread(list_startable_profiles, self.recent)
 
-    def examine(self, nodes: Sequence[Node]) -> None:
+    def run_doctor(self, nodes: Sequence[Node]) -> None:
         """Let `doctor` look at these nodes, but for those that it looks at already: none waits for another."""
         wanted = [node for node in nodes if node.name not in self.examinations.running]
         if not wanted:
             return
-        context = replace(self.context, interrupt=Interrupt(), lend=self.crew.lend)
+        context = replace(self.context, interrupt=InterruptSignal(), lend=self.supervisor.command_session)
         names = tuple(str(node.name) for node in wanted)
-        self.jobs.start(self._watched(Started("doctor", ("doctor",), names, context, lambda: doctor(context, wanted))))
-        self.bridge.changed()
+        self.jobs.start(
+            self._record_doctor_run(
+                PreparedCommand("doctor", ("doctor",), names, context, lambda: check_nodes(context, wanted))
+            )
+        )
+        self.bridge.schedule_repaint()
 
-    def _watched(self, started: Started) -> Started:
+    def _record_doctor_run(self, started: PreparedCommand) -> PreparedCommand:
         """Return a `doctor` whose findings are kept as they come."""
         names = tuple(map(NodeName, started.nodes)) or self._panel.names
-        self.examinations.begin(names, self.now())
-        return replace(started, events=lambda: self.examinations.follow(started.events(), names))
+        self.examinations.start_run(names, self.now())
+        return replace(started, events=lambda: self.examinations.record_findings(started.events(), names))
 
     def home(self, node: Node) -> str | None:
         """Return the user's home on a node; None while it is not known."""
-        return self._homes.of(node)
+        return self._homes.home_directory(node)
 
     def plan(self, profile: Profile, node: Node, home: str) -> LaunchPlan:
         """Return the launch that `up` would make. Raises `InvalidInput` for what it would refuse in the profile."""
-        return planned(self.context, profile, node, home, os.environ)
+        return build_preview_plan(self.context, profile, node, home, os.environ)
 
     def _finished(self, job: Job, defect: BaseException | None) -> None:
         """Keep what a verb has told, and say how it ended."""
@@ -336,29 +356,31 @@ class Room:
         was_refused = started.verb == "up" and ended is not None and ended.outcome is Outcome.REFUSED
         if self.is_taken_over and was_refused and ended is not None and ended.message:
             self.bridge.refused(ended, started.words, NodeName(started.nodes[0]) if started.nodes else None)
-        over(self, self._panel, job, defect)
+        report_job_end(self, self._panel, job, defect)
         self.recent = self.context.history.recent_profiles(_RECENT)
-        self.bridge.changed()
+        self.bridge.schedule_repaint()
 
-    def notice(self, words: str, tone: Tone, *, is_shown: bool = False) -> None:
+    def notice(self, words: str, tone: TextStyle, *, is_shown: bool = False) -> None:
         """Keep something below the tiles, until there is more to say or escape. Where tiles are not seen, say it for a moment,
         unless a dialog has it in full."""
         self.notices.add(words, tone, self.views(self._panel.names))
         front = self._panel.front
-        if front is not None and front.held_at is not None:
-            self._panel.call_later(self._panel.moved)
-        if not is_shown and front is not None and front.PLACE != OVERVIEW:
-            severity = {Tone.GOOD: "information", Tone.ATTENTION: "warning", Tone.ACCENT: "information"}.get(
-                tone, "error"
-            )
-            self._panel.say(words, severity=severity)
+        if front is not None and front.frozen_at is not None:
+            self._panel.call_later(self._panel.repaint_front_screen)
+        if not is_shown and front is not None and front.SCREEN_ID != OVERVIEW:
+            severity = {
+                TextStyle.GOOD: "information",
+                TextStyle.ATTENTION: "warning",
+                TextStyle.ACCENT: "information",
+            }.get(tone, "error")
+            self._panel.show_toast(words, severity=severity)
 
-    def _rewound(self) -> None:
+    def reset_state(self) -> None:
         """Forget what a recording has told: it begins anew."""
         self._shown = None
         self.bridge.rewind()
-        self.examinations = Examinations()
-        self.switches, self.moves = Switches(), Moves()
+        self.examinations = DoctorRuns()
+        self.switches, self.moves = SwitchTracker(), TransferTracker()
         self.notices.clear()
         turn, self.turn = self.turn, asyncio.Event()
         turn.set()
@@ -367,25 +389,28 @@ class Room:
         """Paint as a message of the app's own: a defect in it is the panel's, and not a line in a log that nobody reads."""
         self._panel.call_later(self._panel.repaint)
 
-    def _take(self, event: Event) -> None:
+    def handle_event(self, event: Event) -> None:
         if self._panel.setup.recording is not None:
             self._shown = (event.ts, self.clock.monotonic())
             self.examinations.replay(event)
-        if isinstance(event, PlanMade) and not self.is_replaying:
+        if isinstance(event, LaunchPlanned) and not self.is_replaying:
             self._panel.prefer(event.plan.node, event.plan.instance)  # what is being started is what is watched
-        if isinstance(event, Warned) and not self.is_replaying:
+        if isinstance(event, WarningEmitted) and not self.is_replaying:
             front = self._panel.front  # now: not when minutes were spent on it
-            is_told = front is not None and front.tells(event.message)
-            self.notice(*warning_notice(event, self._panel.ascii_only), is_shown=is_told)
-        if isinstance(event, GuardActed) and (notice := guard_notice(event, self._panel.ascii_only)) is not None:
+            is_told = front is not None and front.already_shows(event.message)
+            self.notice(*describe_warning(event, self._panel.ascii_only), is_shown=is_told)
+        if (
+            isinstance(event, GuardActed)
+            and (notice := describe_guard_action(event, self._panel.ascii_only)) is not None
+        ):
             self.notice(*notice)
-        self.journals.take(event)
+        self.journals.apply_event(event)
         was_running = self.switches.running is not None
-        self.switches.take(event, self.bars)
+        self.switches.apply_event(event, self.bars)
         if was_running and self.switches.running is None:
-            self.journals.ended(event.ts)
-        if self.moves.take(event):
-            self.bridge.changed()
-        self.bridge.take(event)
-        if isinstance(event, Examined):
-            self.bridge.changed()
+            self.journals.mark_own_switch_ended(event.ts)
+        if self.moves.apply_event(event):
+            self.bridge.schedule_repaint()
+        self.bridge.apply_event(event)
+        if isinstance(event, CheckCompleted):
+            self.bridge.schedule_repaint()

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sparkctl.core.actions import Situation
+    from sparkctl.core.actions import ActionContext
     from sparkctl.tui.screen import PanelScreen
 
 # name: (module of sparkctl.tui, function that returns the screen for a situation)
@@ -21,10 +21,10 @@ SCREENS: dict[str, tuple[str, str]] = {
     "switch": ("switch", "make"),
     "history": ("history", "make"),
 }
-AVAILABLE = frozenset(SCREENS)
+AVAILABLE_SCREENS = frozenset(SCREENS)
 
 
-def make(name: str, now: Situation) -> PanelScreen:
+def create_screen(name: str, now: ActionContext) -> PanelScreen:
     """Return a screen. Raises KeyError for one that there is not."""
     module, function = SCREENS[name]
     screen: PanelScreen = getattr(importlib.import_module(f"sparkctl.tui.{module}"), function)(now)

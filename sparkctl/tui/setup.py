@@ -6,45 +6,45 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from sparkctl.model.ask import Asker
+from sparkctl.model.ask import Prompter
 from sparkctl.model.node import Node
 
 if TYPE_CHECKING:
     from sparkctl.core.clock import Clock
     from sparkctl.core.config import Config
-    from sparkctl.core.context import Context
+    from sparkctl.core.context import CommandContext
     from sparkctl.model.events import Event
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class PreparedCommand:
     """A verb that was understood and waits to be run; ``nodes`` are those that it is about, all where there are none."""
 
     verb: str
     words: tuple[str, ...]
     nodes: tuple[str, ...]
-    context: Context
+    context: CommandContext
     events: Callable[[], AsyncGenerator[Event, None]]
 
 
-class Commands(Protocol):
+class CommandParser(Protocol):
     """The command line's own grammar."""
 
-    def complete(self, line: str) -> tuple[str, ...]:
+    def complete_line(self, line: str) -> tuple[str, ...]:
         """Return what the last word of a line may become, as (whole) words."""
         ...
 
-    def aim(self, words: Sequence[str]) -> tuple[str, ...]:
+    def parse_screen_target(self, words: Sequence[str]) -> tuple[str, ...]:
         """Return a line that opens a screen with nothing but its instance and node. Raises `SparkctlError` where it is none."""
         ...
 
-    def start(self, words: Sequence[str], context: Context) -> Started:
+    def parse_command(self, words: Sequence[str], context: CommandContext) -> PreparedCommand:
         """Understand a command line. Raises `SparkctlError` with what is wrong and what to do."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DemoStep:
     """A part of a story: ``after`` so many seconds something is said, and a command line is done as if it had been typed."""
 
     after: float
@@ -53,14 +53,14 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class PanelOptions:
     """``keys`` is the operator's keymap. ``recording`` returns events to play and how fast, in place of asking nodes.
     ``reload`` reads the config again where its file was written, None where nothing is to be read. ``badge`` returns a word
     for the header; ``story`` goes on by itself until somebody starts something."""
 
     nodes: tuple[Node, ...]
-    make_context: Callable[[Asker], Context]
-    commands: Commands | None = None
+    make_context: Callable[[Prompter], CommandContext]
+    commands: CommandParser | None = None
     keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
     recording: Callable[[], tuple[Sequence[Event], float]] | None = None
     reload: Callable[[], Config | None] | None = None
@@ -70,4 +70,4 @@ class Setup:
     theme: str | None = None
     keep_theme: Callable[[str], None] | None = None
     badge: Callable[[], str] | None = None
-    story: tuple[Told, ...] = ()
+    story: tuple[DemoStep, ...] = ()

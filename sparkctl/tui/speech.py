@@ -13,11 +13,11 @@ _SAID = 6  # lines of a toast: it lies over what one came to read
 _SEVERITIES = ("information", "warning", "error")
 
 
-def _graver(said: tuple[str, str]) -> tuple[int, str]:
+def _severity_rank(said: tuple[str, str]) -> tuple[int, str]:
     return _SEVERITIES.index(said[1]), said[1]
 
 
-class Speech(App[tuple[str, ...]]):
+class ToastApp(App[tuple[str, ...]]):
     """An app that says what has no other place. ``ascii_only``: in signs that any terminal has."""
 
     ascii_only = False
@@ -26,29 +26,31 @@ class Speech(App[tuple[str, ...]]):
         super().__init__(*args, **words)
         self._unsaid: list[tuple[str, str]] = []
 
-    def say(self, words: str, *, severity: str = "information") -> None:
+    def show_toast(self, words: str, *, severity: str = "information") -> None:
         """Say something for a few seconds that has no other place; after a dialog where one is open.
 
         It is data, never markup.
         """
-        from sparkctl.model.text import clean_lines
+        from sparkctl.model.text import sanitize_lines
 
         if isinstance(self.screen, ModalScreen):
             self._unsaid.append((words, severity))
         else:
             self.call_later(self.clear_notifications)  # one at a time: what is older is overcome, or was read
-            said = "\n".join([*clean_lines(words)][:_SAID])
+            said = "\n".join([*sanitize_lines(words)][:_SAID])
             self.notify(said, severity=severity, markup=False)
 
-    def say_what_waited(self) -> None:
+    def show_pending_toasts(self) -> None:
         """Say what had to wait for a dialog."""
         said, self._unsaid = self._unsaid, []
         if said:
-            self.say("\n".join(dict.fromkeys(words for words, _ in said)), severity=max(map(_graver, said))[1])
+            self.show_toast(
+                "\n".join(dict.fromkeys(words for words, _ in said)), severity=max(map(_severity_rank, said))[1]
+            )
 
-    def refuse(self, error: SparkctlError) -> None:
+    def show_error(self, error: SparkctlError) -> None:
         """Say what is wrong, and what to do."""
-        self.say(error.message + (f"\n{error.hint}" if error.hint else ""), severity="warning")
+        self.show_toast(error.message + (f"\n{error.hint}" if error.hint else ""), severity="warning")
 
     def notify(self, message: str, **more: Any) -> None:
         """Show a toast, in signs that the terminal has."""
@@ -57,9 +59,9 @@ class Speech(App[tuple[str, ...]]):
         shown = "\n".join(map(to_ascii, message.splitlines())) if self.ascii_only else message
         super().notify(shown, **more)
 
-    def copy(self, text: str, what: str) -> None:
+    def copy_text(self, text: str, what: str) -> None:
         """Give text to the terminal's clipboard, by OSC 52; not every terminal takes it, and that is said."""
-        from sparkctl.model.text import clean_lines
+        from sparkctl.model.text import sanitize_lines
 
-        self.copy_to_clipboard("\n".join(clean_lines(text)))
-        self.say(f"{what} is copied, if your terminal takes copies (OSC 52)")
+        self.copy_to_clipboard("\n".join(sanitize_lines(text)))
+        self.show_toast(f"{what} is copied, if your terminal takes copies (OSC 52)")

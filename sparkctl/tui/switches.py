@@ -6,31 +6,31 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sparkctl.core.live import Store
-from sparkctl.core.switch_course import SwitchCourse, after
+from sparkctl.core.switch_course import SwitchProgress, advance_switch
 from sparkctl.model.events import Event, SwitchPlanned
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import MemoryBar
 
 
-class Switches:
+class SwitchTracker:
     """Of one room."""
 
     def __init__(self) -> None:
-        self.course: SwitchCourse | None = None
-        self.before: Mapping[NodeName, MemoryBar] = {}  # memory as it was sampled when it began
+        self.course: SwitchProgress | None = None
+        self.memory_at_start: Mapping[NodeName, MemoryBar] = {}  # memory as it was sampled when it began
         self._is_aside = False
 
     @property
-    def shown(self) -> SwitchCourse | None:
+    def visible_switch(self) -> SwitchProgress | None:
         """What is to be seen of it; None of one that is over and was put aside for a new plan."""
         return None if self._is_aside else self.course
 
     @property
-    def running(self) -> SwitchCourse | None:
+    def running(self) -> SwitchProgress | None:
         """The one that goes on."""
         return self.course if self.course is not None and not self.course.is_over else None
 
-    def own(self, store: Store) -> SwitchCourse | None:
+    def own_switch(self, store: Store) -> SwitchProgress | None:
         """Return the one that goes on; of one that was gone on with, which has no plan, with whom its journal stops."""
         course = self.running
         if course is None or course.plan is not None:
@@ -39,14 +39,14 @@ class Switches:
         found = (one.journal.stops for one in views if one and one.journal and one.journal.instance == course.instance)
         return replace(course, old=next(found, ()))
 
-    def set_aside(self) -> None:
+    def hide_finished(self) -> None:
         """Make room for a new plan; what goes on stays."""
         self._is_aside = self.running is None
 
-    def take(self, event: Event, bars: Mapping[NodeName, MemoryBar]) -> None:
+    def apply_event(self, event: Event, bars: Mapping[NodeName, MemoryBar]) -> None:
         """Take in an event of whatever verb; ``bars`` is the Sparks' memory at that moment, as far as it is known."""
         if isinstance(event, SwitchPlanned):
-            self.before = bars
-        before, self.course = self.course, after(self.course, event)
+            self.memory_at_start = bars
+        before, self.course = self.course, advance_switch(self.course, event)
         if self.course is not before:
             self._is_aside = False

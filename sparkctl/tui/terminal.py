@@ -17,20 +17,24 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widgets import Input
 
-from sparkctl.tui.escape import EDITING, KeyParser
+from sparkctl.tui.escape import EDITING, EscapeKeyParser
 
 if TYPE_CHECKING:
-    from sparkctl.tui.app import Panel
+    from sparkctl.tui.app import PanelApp
 
 _LOOK = 0.1  # seconds between two looks whether the panel has ended
-USUAL = (700, 10, 10)  # the thresholds that CPython begins with: while it runs, the panel collects often and little
-MUCH = 512
-REMEMBERED = (
+GC_THRESHOLDS = (
+    700,
+    10,
+    10,
+)  # the thresholds that CPython begins with: while it runs, the panel collects often and little
+CACHE_LIMIT = 512
+RENDER_CACHES = (
     Strip.render_ansi, cached_cell_len, Region.intersection, Region.overlaps, Region.translate, Region.union
 )  # fmt: skip
 
 
-class Paper:
+class SafeStdout:
     """What is painted on. Once the terminal is gone it goes nowhere: Textual's writer would die of the error, and whoever
     paints would wait for it for ever, the panel on its way out as well."""
 
@@ -53,13 +57,13 @@ class Paper:
         return getattr(self._file, name)
 
 
-class Terminal(LinuxDriver):
+class StdoutDriver(LinuxDriver):
     """Textual's driver, painting on stdout in place of stderr, and reading keys as hands mean them."""
 
     def __init__(self, *args: Any, **words: Any) -> None:
         super().__init__(*args, **words)
         assert sys.__stdout__ is not None
-        self._file: Any = Paper(sys.__stdout__)
+        self._file: Any = SafeStdout(sys.__stdout__)
 
     def write(self, data: str) -> None:
         """Paint, where there still is who does it: a writer that has ended takes nothing more, and once its queue is full
@@ -69,7 +73,7 @@ class Terminal(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Read until the panel ends. A terminal that is gone ends it; bytes that are no text are a sign for just that."""
-        parser = KeyParser(self._keeps_alt, self._debug)
+        parser = EscapeKeyParser(self._keeps_alt, self._debug)
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
@@ -82,17 +86,17 @@ class Terminal(LinuxDriver):
                     if not read:
                         self._app.call_later(self._panel.leave)
                         break
-                    self._panel.keyboard.hear()
+                    self._panel.keyboard.expect_key()
                     for message in parser.feed(decode(read)):
                         self.process_message(message)
-                    self._panel.keyboard.hear(parser.patience)
+                    self._panel.keyboard.expect_key(parser.patience)
                 else:  # what waits to be read decides, however late this thread comes to it
-                    self._panel.keyboard.hear()
+                    self._panel.keyboard.expect_key()
                     for message in parser.tick():
                         self.process_message(message)
 
     @property
-    def _panel(self) -> Panel:
+    def _panel(self) -> PanelApp:
         return self._app  # type: ignore[return-value]
 
     def _keeps_alt(self, character: str) -> bool:
@@ -103,22 +107,22 @@ class Terminal(LinuxDriver):
         return any(key == f"alt+{character}" for _, keys in self._panel.setup.keys for key in keys)
 
 
-def look_no_more() -> None:
+def freeze_gc() -> None:
     """Spare the garbage collector all that is there now: the program itself, which stays.
 
     Else it looks through that again and again while log lines pour in, and no key is answered meanwhile.
     """
     gc.freeze()
-    gc.set_threshold(*USUAL)
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
-def forget_much() -> None:
+def trim_render_caches() -> None:
     """Empty what Textual and Rich remember of text, styles and places once it is much.
 
     A curve moves on, so that its text of a second ago never comes again; text that can be selected has its place in its
     style, so that each line of a log has styles that no other line has. Of all that they would keep thousands, for 10 MiB
     and more, to no use.
     """
-    for remembered in REMEMBERED:
-        if remembered.cache_info().currsize > MUCH:
+    for remembered in RENDER_CACHES:
+        if remembered.cache_info().currsize > CACHE_LIMIT:
             remembered.cache_clear()

@@ -6,7 +6,7 @@ from rich.style import Style
 from textual.color import Color
 from textual.theme import Theme
 
-from sparkctl.present.spans import Tone
+from sparkctl.present.spans import TextStyle
 
 DARK = Theme(
     name="spark", primary="#5fb8c4", secondary="#5fb8c4", accent="#5fb8c4", foreground="#d6dade", background="#101317",
@@ -21,10 +21,10 @@ LIGHT = Theme(
 READABLE = 4.5  # of contrast, of text that is to be read
 
 
-def styles(theme: Theme, *, colourless: bool) -> dict[Tone, Style]:
+def build_theme_styles(theme: Theme, *, colourless: bool) -> dict[TextStyle, Style]:
     """Return a style for each tone. ``colourless``: by weight alone, for terminals that want no colour."""
     if colourless or theme.ansi:
-        return _by_name(colourless)
+        return _ansi_styles(colourless)
     ground = Color.parse(theme.background or ("#101317" if theme.dark else "#f7f8f9"))
     text = Color.parse(theme.foreground or ("#d6dade" if theme.dark else "#20262c"))
     accent = Color.parse(theme.primary)
@@ -36,46 +36,46 @@ def styles(theme: Theme, *, colourless: bool) -> dict[Tone, Style]:
     def made(colour: Color, *, bold: bool = False) -> Style:
         return Style(color=colour.rich_color, bold=bold or None)
 
-    dim, old, faint = readable(text, ground, 0.30), readable(text, ground, 0.42), text.blend(ground, 0.72)
-    accent, good, attention, bad = (readable(one, ground) for one in (accent, good, attention, bad))
+    dim, old, faint = ensure_contrast(text, ground, 0.30), ensure_contrast(text, ground, 0.42), text.blend(ground, 0.72)
+    accent, good, attention, bad = (ensure_contrast(one, ground) for one in (accent, good, attention, bad))
     bright = text.blend(Color.parse("white" if theme.dark else "black"), 0.45)
     return {
-        Tone.PLAIN: made(text),
-        Tone.LABEL: made(dim),
-        Tone.UNIT: made(dim),
-        Tone.VALUE: made(text),
-        Tone.STRONG: made(bright, bold=True),
-        Tone.TITLE: made(bright, bold=True),
-        Tone.ACCENT: made(accent),
-        Tone.GOOD: made(good),
-        Tone.ATTENTION: made(attention),
-        Tone.BAD: made(bad, bold=True),
-        Tone.STALE: made(old),
-        Tone.FRAME: made(faint),
-        Tone.CHOSEN: made(accent),
-        Tone.KEY: made(accent, bold=True),
-        Tone.GPU: made(accent),
-        Tone.OTHER: made(accent.blend(ground, 0.30)),
-        Tone.CACHE: made(text.blend(ground, 0.62)),
-        Tone.FREE: made(text.blend(ground, 0.80)),
-        Tone.BODY: made(accent.blend(ground, 0.66)),
+        TextStyle.PLAIN: made(text),
+        TextStyle.LABEL: made(dim),
+        TextStyle.UNIT: made(dim),
+        TextStyle.VALUE: made(text),
+        TextStyle.STRONG: made(bright, bold=True),
+        TextStyle.TITLE: made(bright, bold=True),
+        TextStyle.ACCENT: made(accent),
+        TextStyle.GOOD: made(good),
+        TextStyle.ATTENTION: made(attention),
+        TextStyle.BAD: made(bad, bold=True),
+        TextStyle.STALE: made(old),
+        TextStyle.FRAME: made(faint),
+        TextStyle.CHOSEN: made(accent),
+        TextStyle.KEY: made(accent, bold=True),
+        TextStyle.GPU: made(accent),
+        TextStyle.OTHER: made(accent.blend(ground, 0.30)),
+        TextStyle.CACHE: made(text.blend(ground, 0.62)),
+        TextStyle.FREE: made(text.blend(ground, 0.80)),
+        TextStyle.BODY: made(accent.blend(ground, 0.66)),
     }
 
 
-def contrast(one: Color, other: Color) -> float:
+def contrast_ratio(one: Color, other: Color) -> float:
     """Return the ratio of two colours' luminances, 1 to 21 (WCAG 2.1)."""
     lighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)
 
 
-def readable(colour: Color, ground: Color, faded: float = 0.0) -> Color:
+def ensure_contrast(colour: Color, ground: Color, faded: float = 0.0) -> Color:
     """Return a colour blended into its ground by ``faded``, or by less, or more unlike it, so that it can be read there."""
     for share in (faded, faded * 0.75, faded * 0.5, faded * 0.25, 0.0):
-        if contrast(made := colour.blend(ground, share), ground) >= READABLE:
+        if contrast_ratio(made := colour.blend(ground, share), ground) >= READABLE:
             return made
     away = Color.parse("white" if _luminance(ground) < 0.18 else "black")
     shades = (colour.blend(away, step / 10) for step in range(1, 11))
-    return next((shade for shade in shades if contrast(shade, ground) >= READABLE), away)
+    return next((shade for shade in shades if contrast_ratio(shade, ground) >= READABLE), away)
 
 
 def _luminance(colour: Color) -> float:
@@ -83,30 +83,30 @@ def _luminance(colour: Color) -> float:
     return sum(weight * share for weight, share in zip((0.2126, 0.7152, 0.0722), shares, strict=True))
 
 
-def _by_name(colourless: bool) -> dict[Tone, Style]:
+def _ansi_styles(colourless: bool) -> dict[TextStyle, Style]:
     """The terminal's own sixteen colours, or none: then bold and dim have to do."""
 
     def made(colour: str | None, *, bold: bool = False, dim: bool = False) -> Style:
         return Style(color=None if colourless else colour, bold=bold or None, dim=dim or None)
 
     return {
-        Tone.PLAIN: made(None),
-        Tone.LABEL: made(None, dim=True),
-        Tone.UNIT: made(None, dim=True),
-        Tone.VALUE: made(None),
-        Tone.STRONG: made(None, bold=True),
-        Tone.TITLE: made(None, bold=True),
-        Tone.ACCENT: made("cyan"),
-        Tone.GOOD: made("green"),
-        Tone.ATTENTION: made("yellow"),
-        Tone.BAD: made("red", bold=True),
-        Tone.STALE: made("bright_black", dim=colourless),
-        Tone.FRAME: made("bright_black", dim=colourless),
-        Tone.CHOSEN: made("cyan", bold=True),
-        Tone.KEY: made("cyan", bold=True),
-        Tone.GPU: made("cyan", bold=True),
-        Tone.OTHER: made("cyan"),
-        Tone.CACHE: made(None, dim=True),
-        Tone.FREE: made("bright_black", dim=colourless),
-        Tone.BODY: made("bright_black", dim=colourless),
+        TextStyle.PLAIN: made(None),
+        TextStyle.LABEL: made(None, dim=True),
+        TextStyle.UNIT: made(None, dim=True),
+        TextStyle.VALUE: made(None),
+        TextStyle.STRONG: made(None, bold=True),
+        TextStyle.TITLE: made(None, bold=True),
+        TextStyle.ACCENT: made("cyan"),
+        TextStyle.GOOD: made("green"),
+        TextStyle.ATTENTION: made("yellow"),
+        TextStyle.BAD: made("red", bold=True),
+        TextStyle.STALE: made("bright_black", dim=colourless),
+        TextStyle.FRAME: made("bright_black", dim=colourless),
+        TextStyle.CHOSEN: made("cyan", bold=True),
+        TextStyle.KEY: made("cyan", bold=True),
+        TextStyle.GPU: made("cyan", bold=True),
+        TextStyle.OTHER: made("cyan"),
+        TextStyle.CACHE: made(None, dim=True),
+        TextStyle.FREE: made("bright_black", dim=colourless),
+        TextStyle.BODY: made("bright_black", dim=colourless),
     }

@@ -7,33 +7,33 @@ from collections.abc import Callable
 
 import asyncssh
 
-from sparkctl.errors import LinkLost
+from sparkctl.errors import ConnectionLost
 from sparkctl.wire.link import ByteReader, ByteWriter
 from sparkctl.wire.login_shell import RemoteCommand
 
 # What asyncssh and the socket under it raise when the connection breaks. Where it breaks because the server sent garbage,
 # asyncssh hands to every channel what its decoding stumbled over: PacketDecodeError and UnicodeDecodeError, KeyError.
-BROKEN = (asyncssh.DisconnectError, ConnectionError, BrokenPipeError, ValueError, LookupError)
-_FAREWELL = 2.0  # seconds a held command gets to end by itself
+CONNECTION_ERRORS = (asyncssh.DisconnectError, ConnectionError, BrokenPipeError, ValueError, LookupError)
+_EXIT_GRACE = 2.0  # seconds a held command gets to end by itself
 
-Lost = Callable[[BaseException | None], LinkLost]
+LostErrorFactory = Callable[[BaseException | None], ConnectionLost]
 
 
 class ChannelReader:
     """Reads one channel. ``lost`` makes the error, ``dead`` tells whether the connection is gone."""
 
-    def __init__(self, reader: ByteReader, lost: Lost, dead: Callable[[], bool]) -> None:
+    def __init__(self, reader: ByteReader, lost: LostErrorFactory, dead: Callable[[], bool]) -> None:
         self._reader = reader
         self._lost = lost
-        self._dead = dead
+        self._is_lost = dead
 
     async def read(self, n: int = -1) -> bytes:
         """Return up to ``n`` bytes as soon as there are some, b"" at the channel's end; LinkLost is never an end."""
         try:
             data = await self._reader.read(n)
-        except BROKEN as error:
+        except CONNECTION_ERRORS as error:
             raise self._lost(error) from error
-        if not data and self._dead():
+        if not data and self._is_lost():
             raise self._lost(None)
         return data
 
@@ -41,7 +41,7 @@ class ChannelReader:
 class ChannelWriter:
     """Writes one channel. ``close`` closes it in both directions."""
 
-    def __init__(self, writer: ByteWriter, lost: Lost) -> None:
+    def __init__(self, writer: ByteWriter, lost: LostErrorFactory) -> None:
         self._writer = writer
         self._lost = lost
 
@@ -49,21 +49,21 @@ class ChannelWriter:
         """Queue ``data``."""
         try:
             self._writer.write(data)
-        except BROKEN as error:
+        except CONNECTION_ERRORS as error:
             raise self._lost(error) from error
 
     def write_eof(self) -> None:
         """Say that no more will come."""
         try:
             self._writer.write_eof()
-        except BROKEN as error:
+        except CONNECTION_ERRORS as error:
             raise self._lost(error) from error
 
     async def drain(self) -> None:
         """Wait until the other side takes more."""
         try:
             await self._writer.drain()
-        except BROKEN as error:
+        except CONNECTION_ERRORS as error:
             raise self._lost(error) from error
 
     def close(self) -> None:
@@ -71,14 +71,16 @@ class ChannelWriter:
         self._writer.close()
 
 
-class HeldProcess:
+class SshProcess:
     """A remote command whose stdin we keep open."""
 
-    def __init__(self, command: RemoteCommand, lost: Lost, dead: Callable[[], bool], begin_within: float) -> None:
+    def __init__(
+        self, command: RemoteCommand, lost: LostErrorFactory, dead: Callable[[], bool], begin_within: float
+    ) -> None:
         self._command = command
         self._process = command.process
         self._lost = lost
-        self._dead = dead
+        self._is_lost = dead
         self._begin_within = begin_within
         self._due = asyncio.get_running_loop().time() + begin_within
 
@@ -90,9 +92,9 @@ class HeldProcess:
         try:
             await self._begin()
             line = await self._command.stdout.readline()
-        except BROKEN as error:
+        except CONNECTION_ERRORS as error:
             raise self._lost(error) from error
-        if not line and self._dead():
+        if not line and self._is_lost():
             raise self._lost(None)
         return line
 
@@ -105,7 +107,7 @@ class HeldProcess:
                 has_begun = await self._command.stdout.begin()
         except TimeoutError as late:
             raise await self._command.begin_timeout_error(self._begin_within) from late
-        if not has_begun and not self._dead():
+        if not has_begun and not self._is_lost():
             raise await self._command.not_run_error()
 
     async def write(self, data: bytes) -> None:
@@ -113,17 +115,17 @@ class HeldProcess:
         try:
             self._process.stdin.write(data)
             await self._process.stdin.drain()
-        except BROKEN as error:
-            if self._dead():
+        except CONNECTION_ERRORS as error:
+            if self._is_lost():
                 raise self._lost(error) from error
 
     async def release(self) -> None:
         """Close its stdin, give it a moment to end, then close the channel."""
         try:
             self._process.stdin.write_eof()
-            async with asyncio.timeout(_FAREWELL):
+            async with asyncio.timeout(_EXIT_GRACE):
                 await self._process.wait_closed()
-        except (*BROKEN, TimeoutError):
+        except (*CONNECTION_ERRORS, TimeoutError):
             pass
         finally:
             self._process.close()

@@ -11,14 +11,14 @@ _FALLBACK_ERROR = "no address"
 Address = tuple[int, tuple[object, ...]]
 
 
-async def dial(host: str, port: int, family: int = 0, bind: tuple[str, int] | None = None) -> socket.socket:
+async def connect_tcp(host: str, port: int, family: int = 0, bind: tuple[str, int] | None = None) -> socket.socket:
     """Return a connected, non-blocking socket. Raises OSError (socket.gaierror where the name is not known).
 
     Has no time limit of its own: cancel it.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
-    addresses = interleave([(entry[0], tuple(entry[4])) for entry in found])
+    addresses = interleave_addresses([(entry[0], tuple(entry[4])) for entry in found])
     errors: list[OSError] = []
     running: set[asyncio.Task[socket.socket]] = set()
     try:
@@ -34,12 +34,12 @@ async def dial(host: str, port: int, family: int = 0, bind: tuple[str, int] | No
     finally:
         for task in running:
             task.cancel()
-            task.add_done_callback(_close_late_comer)
+            task.add_done_callback(_close_late_socket)
         await asyncio.gather(*running, return_exceptions=True)
-    raise _most_telling(errors)
+    raise _most_specific_error(errors)
 
 
-def interleave(addresses: list[Address]) -> list[Address]:
+def interleave_addresses(addresses: list[Address]) -> list[Address]:
     """Order addresses IPv4, other, IPv4, other ..., each kind in the resolver's order, without doubles."""
     unique = list(dict.fromkeys(addresses))
     first = [address for address in unique if address[0] == socket.AF_INET]
@@ -81,7 +81,7 @@ def _winner(done: set[asyncio.Task[socket.socket]], errors: list[OSError]) -> so
     return winner
 
 
-def _most_telling(errors: list[OSError]) -> OSError:
+def _most_specific_error(errors: list[OSError]) -> OSError:
     """A refusal says that the machine is there; a dead second address says nothing."""
     for error in errors:
         if isinstance(error, ConnectionRefusedError):
@@ -89,6 +89,6 @@ def _most_telling(errors: list[OSError]) -> OSError:
     return errors[0] if errors else OSError(_FALLBACK_ERROR)
 
 
-def _close_late_comer(task: asyncio.Task[socket.socket]) -> None:
+def _close_late_socket(task: asyncio.Task[socket.socket]) -> None:
     if not task.cancelled() and task.exception() is None:
         task.result().close()

@@ -9,15 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
-from sparkctl.errors import DockerBusy, DockerDown, DockerError, SparkctlError
+from sparkctl.errors import DockerBusy, DockerError, DockerUnavailable, SparkctlError
 from sparkctl.model.container import Container
-from sparkctl.model.plan import DockerRun, LaunchPlan
+from sparkctl.model.plan import DockerRunSpec, LaunchPlan
 from sparkctl.wire import docker_json, docker_run, http
-from sparkctl.wire.docker_body import create_body
-from sparkctl.wire.docker_errors import refusal, unkillable
-from sparkctl.wire.docker_json import EngineInfo, ImageInfo
-from sparkctl.wire.dockerway import SOCKET, down_silently
-from sparkctl.wire.link import Link
+from sparkctl.wire.docker_body import build_create_request
+from sparkctl.wire.docker_errors import error_for_response, unkillable
+from sparkctl.wire.docker_json import DockerInfo, ImageInfo
+from sparkctl.wire.dockerway import DOCKER_SOCKET, no_response_error
+from sparkctl.wire.link import NodeConnection
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -33,18 +33,18 @@ _MISSING = 404
 T = TypeVar("T")
 
 
-def get_ready() -> None:
+def preload_docker_sdk() -> None:
     """Have the SDK imported by a thread while the nodes are asked: a tenth of a second that the first change need not wait."""
     asyncio.get_running_loop().run_in_executor(None, import_module, "sparkctl.wire.docker_sdk")
 
 
-class Docker:
+class DockerClient:
     """Calls to one Engine. Each has a time limit: a daemon that hangs shows in no other way.
 
     All raise `DockerError` and its kinds, and `LinkLost` where the connection to the node breaks under them.
     """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: NodeConnection) -> None:
         self._link = link
         self._api: str | None = None
 
@@ -56,26 +56,26 @@ class Docker:
     async def ping(self) -> str:
         """Return the API version to speak: the daemon's, or ours where its is newer."""
         answer = await self._ask("/_ping")
-        if not answer.ok:
-            raise refusal(self.node, answer.status, answer.body.decode("utf-8", "replace"))
+        if not answer.is_success:
+            raise error_for_response(self.node, answer.status, answer.body.decode("utf-8", "replace"))
         self._api = negotiate(answer.header("api-version"))
         return self._api
 
-    async def info(self) -> EngineInfo:
+    async def info(self) -> DockerInfo:
         """Return what the Engine says of itself."""
         data = await self._read("/info")
-        return docker_json.engine_info(data, await self.api())
+        return docker_json.parse_info(data, await self.api_version())
 
-    async def list(self) -> tuple[Container, ...]:
+    async def list_containers(self) -> tuple[Container, ...]:
         """Return all containers, whoever made them and whether they run or not."""
         data = await self._read_any("/containers/json?all=1")
         if not isinstance(data, list):  # not known is not none
             raise self._unexpected()
-        return tuple(docker_json.listed(entry) for entry in data if isinstance(entry, dict))
+        return tuple(docker_json.parse_container_entry(entry) for entry in data if isinstance(entry, dict))
 
-    async def inspect(self, ref: str) -> Container:
+    async def inspect_container(self, ref: str) -> Container:
         """Return everything about one container, by id or name. Raises NoSuchContainer."""
-        return docker_json.inspected(await self._read(f"/containers/{quote(ref, safe='')}/json"))
+        return docker_json.parse_container(await self._read(f"/containers/{quote(ref, safe='')}/json"))
 
     async def find_stop_signals(self, container: Container) -> tuple[int, ...] | None:
         """Return with which signals Docker was asked to end a container, the first one first; none where it was not asked.
@@ -86,34 +86,36 @@ class Docker:
             return None
         wanted = quote(json.dumps({"type": ["container"], "container": [container.id], "event": ["kill", "die"]}))
         span = f"since={int(container.started)}&until={int(container.finished) + 1}"
-        answer = await self._ask(f"/v{await self.api()}/events?{span}&filters={wanted}")
-        return docker_json.find_stop_signals(answer.body) if answer.ok else None
+        answer = await self._ask(f"/v{await self.api_version()}/events?{span}&filters={wanted}")
+        return docker_json.find_stop_signals(answer.body) if answer.is_success else None
 
-    async def secrets(self, ref: str) -> frozenset[str]:
+    async def read_secret_values(self, ref: str) -> frozenset[str]:
         """Return the secret values in a container's environment and command, for masking whatever it prints."""
         data = await self._read(f"/containers/{quote(ref, safe='')}/json")
-        return docker_json.secrets(data)
+        return docker_json.parse_secret_values(data)
 
-    async def run_of(self, ref: str) -> DockerRun:
+    async def read_run_options(self, ref: str) -> DockerRunSpec:
         """Return what a container was created with, less what its image gave it. Raises NoSuchContainer."""
         data = await self._read(f"/containers/{quote(ref, safe='')}/json")
-        answer = await self._ask(f"/v{await self.api()}/images/{quote(docker_run.image_id(data), safe=':')}/json")
-        return docker_run.read(data, None if answer.status == _MISSING else self._object(answer))
+        answer = await self._ask(
+            f"/v{await self.api_version()}/images/{quote(docker_run.image_id(data), safe=':')}/json"
+        )
+        return docker_run.parse_docker_run(data, None if answer.status == _MISSING else self._object(answer))
 
-    async def beyond(self, ref: str) -> tuple[tuple[str, str], ...]:
+    async def read_extra_options(self, ref: str) -> tuple[tuple[str, str], ...]:
         """Return what a container was created with that `DockerRun` does not tell, as docker run flags with values."""
-        return docker_run.beyond(await self._read(f"/containers/{quote(ref, safe='')}/json"))
+        return docker_run.parse_extra_options(await self._read(f"/containers/{quote(ref, safe='')}/json"))
 
-    async def raw(self, path: str) -> object:
+    async def get_json(self, path: str) -> object:
         """Return the decoded answer to ``GET path`` as Docker gave it, secrets and all: for whoever masks it."""
         return await self._read_any(path)
 
-    async def image(self, name: str) -> ImageInfo | None:
+    async def inspect_image(self, name: str) -> ImageInfo | None:
         """Return the image of this name or id, None where it is not on the node."""
-        answer = await self._ask(f"/v{await self.api()}/images/{quote(name, safe='/:@')}/json")
+        answer = await self._ask(f"/v{await self.api_version()}/images/{quote(name, safe='/:@')}/json")
         if answer.status == _MISSING:
             return None
-        return docker_json.image_info(self._object(answer))
+        return docker_json.parse_image(self._object(answer))
 
     async def create(self, plan: LaunchPlan) -> str:
         """Create the plan's container, not started; return its id.
@@ -122,12 +124,12 @@ class Docker:
         """
         from sparkctl.wire import docker_sdk
 
-        body = create_body(plan)
-        return await self._change(lambda api: docker_sdk.create(api, body, plan.container_name))
+        body = build_create_request(plan)
+        return await self._call_sdk(lambda api: docker_sdk.create_container(api, body, plan.container_name))
 
     async def start(self, ref: str) -> None:
         """Start a created container. Raises NoGpuRuntime, PortBusy, DiskFull; it then stays behind as created."""
-        await self._change(lambda api: api.start(ref))
+        await self._call_sdk(lambda api: api.start(ref))
 
     async def stop(self, ref: str, grace: float) -> None:
         """Ask it to end, kill it after ``grace`` seconds. A container that has ended already is fine.
@@ -136,22 +138,22 @@ class Docker:
         """
         seconds = max(0, round(grace))
         try:
-            await self._change(lambda api: api.stop(ref, timeout=seconds), limit=seconds + _STOP_MARGIN)
+            await self._call_sdk(lambda api: api.stop(ref, timeout=seconds), limit=seconds + _STOP_MARGIN)
         except DockerBusy as busy:
             raise unkillable(self.node, f"no answer to its stop within {seconds + _STOP_MARGIN:g} s") from busy
 
     async def kill(self, ref: str) -> None:
         """Kill it now. Raises DockerError where it does not run."""
-        await self._change(lambda api: api.kill(ref))
+        await self._call_sdk(lambda api: api.kill(ref))
 
     async def rename(self, ref: str, name: str) -> None:
         """Give a container another name. Raises NameTaken, NoSuchContainer."""
-        await self._change(lambda api: api.rename(ref, name))
+        await self._call_sdk(lambda api: api.rename(ref, name))
 
     async def remove(self, ref: str, force: bool = False) -> None:
         """Remove the container, its log with it; ``force`` also one that runs. One being removed already is fine."""
         try:
-            await self._change(lambda api: api.remove_container(ref, force=force))
+            await self._call_sdk(lambda api: api.remove_container(ref, force=force))
         except DockerError as error:
             if "already in progress" not in error.message:
                 raise
@@ -160,33 +162,37 @@ class Docker:
         """Nothing is kept open between calls; the link is its owner's to close."""
         self._api = None
 
-    async def api(self) -> str:
+    async def api_version(self) -> str:
         """Return the negotiated API version, asking once."""
         return self._api if self._api is not None else await self.ping()
 
     async def _read(self, path: str) -> docker_json.Json:
-        return self._object(await self._ask(f"/v{await self.api()}{path}"))
+        return self._object(await self._ask(f"/v{await self.api_version()}{path}"))
 
     async def _read_any(self, path: str) -> object:
-        return self._decoded(await self._ask(f"/v{await self.api()}{path}"))
+        return self._decoded(await self._ask(f"/v{await self.api_version()}{path}"))
 
-    async def _ask(self, path: str) -> http.Response:
+    async def _ask(self, path: str) -> http.HttpResponse:
         try:
-            return await http.request_unix(self._link, SOCKET, "GET", path, timeout=READ_LIMIT, largest=LARGEST_ANSWER)
+            return await http.request_unix(
+                self._link, DOCKER_SOCKET, "GET", path, timeout=READ_LIMIT, largest=LARGEST_ANSWER
+            )
         except TimeoutError as error:
-            raise down_silently(self.node, READ_LIMIT) from error
-        except http.BadAnswer as error:
-            raise DockerDown(self.node, f"Docker on {self.node} broke off: {error.message}", _STATUS_HINT) from error
+            raise no_response_error(self.node, READ_LIMIT) from error
+        except http.InvalidHttpResponse as error:
+            raise DockerUnavailable(
+                self.node, f"Docker on {self.node} broke off: {error.message}", _STATUS_HINT
+            ) from error
 
-    def _decoded(self, answer: http.Response) -> object:
-        if not answer.ok:
-            raise refusal(self.node, answer.status, answer.body.decode("utf-8", "replace"))
+    def _decoded(self, answer: http.HttpResponse) -> object:
+        if not answer.is_success:
+            raise error_for_response(self.node, answer.status, answer.body.decode("utf-8", "replace"))
         try:
             return docker_json.parse(answer.body)
         except ValueError as error:
             raise DockerError(self.node, f"Docker on {self.node} answered with broken JSON") from error
 
-    def _object(self, answer: http.Response) -> docker_json.Json:
+    def _object(self, answer: http.HttpResponse) -> docker_json.Json:
         data = self._decoded(answer)
         if not isinstance(data, dict):
             raise self._unexpected()
@@ -199,19 +205,19 @@ class Docker:
             "see on the node whether it is Docker that answers there: docker version",
         )
 
-    async def _change(self, call: Callable[[APIClient], T], limit: float = CHANGE_LIMIT) -> T:
+    async def _call_sdk(self, call: Callable[[APIClient], T], limit: float = CHANGE_LIMIT) -> T:
         """Make one call of the SDK, in a thread with a client of its own."""
         from sparkctl.wire import docker_sdk
 
-        version = await self.api()
+        version = await self.api_version()
         path = await self._link.docker_socket()
         try:
-            return await asyncio.to_thread(docker_sdk.call, f"unix://{path}", version, limit, call)
-        except docker_sdk.Refusal as error:
-            raise refusal(self.node, error.status, error.said) from error
-        except docker_sdk.NoAnswer as error:
+            return await asyncio.to_thread(docker_sdk.call_sdk, f"unix://{path}", version, limit, call)
+        except docker_sdk.SdkRefusal as error:
+            raise error_for_response(self.node, error.status, error.said) from error
+        except docker_sdk.SdkTimeout as error:
             raise await self._explain_timeout(limit) from error
-        except docker_sdk.Broken as error:
+        except docker_sdk.SdkConnectionLost as error:
             raise await self._why_broken(error) from error
 
     async def _explain_timeout(self, limit: float) -> SparkctlError:
@@ -219,7 +225,7 @@ class Docker:
         try:
             await self.ping()
         except SparkctlError:
-            return down_silently(self.node, limit)
+            return no_response_error(self.node, limit)
         what = f"Docker on {self.node} answers, but did not get this done within {limit:g} s"
         return DockerBusy(self.node, what, "on the node: sudo journalctl -u docker -u containerd -n 50")
 
@@ -229,7 +235,7 @@ class Docker:
             await self.ping()
         except SparkctlError as reason:
             return reason
-        return DockerDown(self.node, f"Docker on {self.node} broke off in the middle: {error}", _STATUS_HINT)
+        return DockerUnavailable(self.node, f"Docker on {self.node} broke off in the middle: {error}", _STATUS_HINT)
 
 
 _STATUS_HINT = "on the node: sudo systemctl status docker"

@@ -11,7 +11,7 @@ from sparkctl.model.units import parse_size
 Body = dict[str, object]
 
 
-def create_body(plan: LaunchPlan) -> Body:
+def build_create_request(plan: LaunchPlan) -> Body:
     """Return the create request's body.
 
     Never asks for auto-remove or a restart policy: a container that crashed keeps its log and stays crashed.
@@ -27,9 +27,9 @@ def create_body(plan: LaunchPlan) -> Body:
     }
     if plan.entrypoint is not None:
         body["Entrypoint"] = [plan.entrypoint]
-    _put(host, "ShmSize", plan.shm_size, parse_size)
-    _put(host, "IpcMode", plan.ipc, str)
-    _put(host, "NetworkMode", plan.network, str)
+    _set_value(host, "ShmSize", plan.shm_size, parse_size)
+    _set_value(host, "IpcMode", plan.ipc, str)
+    _set_value(host, "NetworkMode", plan.network, str)
     if plan.ulimits:
         host["Ulimits"] = [_ulimit(name, value) for name, value in plan.ulimits]
     plain = [device for device in plan.devices if not _is_cdi(device)]
@@ -52,25 +52,25 @@ def _apply_options(body: Body, host: Body, options: tuple[tuple[str, str], ...])
             key, convert = _HOST[name]
             host[key] = convert(value)
         elif name in _HOST_LISTS:
-            _append(host, _HOST_LISTS[name], value)
+            _append_value(host, _HOST_LISTS[name], value)
         elif name in _SPECIAL:
             _SPECIAL[name](body, host, value)
         else:
             raise ValueError(f"--{name} is not supported here")
 
 
-def _put(target: Body, key: str, value: str | None, convert: Callable[[str], object]) -> None:
+def _set_value(target: Body, key: str, value: str | None, convert: Callable[[str], object]) -> None:
     if value is not None:
         target[key] = convert(value)
 
 
-def _append(target: Body, key: str, value: object) -> None:
+def _append_value(target: Body, key: str, value: object) -> None:
     values = target.setdefault(key, [])
     assert isinstance(values, list)
     values.append(value)
 
 
-def _entry(target: Body, key: str) -> Body:
+def _sub_object(target: Body, key: str) -> Body:
     entry = target.setdefault(key, {})
     assert isinstance(entry, dict)
     return entry
@@ -130,17 +130,17 @@ def _gpu_request(text: str) -> Body:
 
 
 def _log_driver(_: Body, host: Body, value: str) -> None:
-    _entry(host, "LogConfig")["Type"] = value
+    _sub_object(host, "LogConfig")["Type"] = value
 
 
 def _log_opt(_body: Body, host: Body, value: str) -> None:
     key, _, text = value.partition("=")
-    _entry(_entry(host, "LogConfig"), "Config")[key] = text
+    _sub_object(_sub_object(host, "LogConfig"), "Config")[key] = text
 
 
 def _tmpfs(_body: Body, host: Body, value: str) -> None:
     path, _, options = value.partition(":")
-    _entry(host, "Tmpfs")[path] = options
+    _sub_object(host, "Tmpfs")[path] = options
 
 
 def _publish(body: Body, host: Body, value: str) -> None:
@@ -149,9 +149,9 @@ def _publish(body: Body, host: Body, value: str) -> None:
     rest, _, inside = ports.rpartition(":")
     address, _, outside = rest.rpartition(":")
     key = f"{int(inside)}/{protocol or 'tcp'}"
-    _entry(body, "ExposedPorts")[key] = {}
+    _sub_object(body, "ExposedPorts")[key] = {}
     binding = {"HostIp": address.strip("[]"), "HostPort": str(int(outside)) if outside else ""}
-    _append(_entry(host, "PortBindings"), key, binding)
+    _append_value(_sub_object(host, "PortBindings"), key, binding)
 
 
 _Converter = Callable[[str], object]

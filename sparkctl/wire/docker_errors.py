@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 
 from sparkctl.errors import (
+    ContainerNameInUse,
+    ContainerNotFound,
     ContainerUnkillable,
     DiskFull,
-    DockerDenied,
     DockerError,
-    ImageMissing,
+    DockerPermissionDenied,
+    GpuRuntimeMissing,
+    ImageNotFound,
     LogUnreadable,
-    NameTaken,
-    NoGpuRuntime,
-    NoSuchContainer,
-    PortBusy,
+    PortInUse,
 )
 from sparkctl.model.secrets import redact
-from sparkctl.model.text import clean, load_json, shorten
+from sparkctl.model.text import load_json, sanitize_line, truncate_text
 
 _LONGEST = 4096  # characters of what Docker says
 _IMAGE = re.compile(r"no such image:? *(\S+)?", re.IGNORECASE)
@@ -25,15 +25,15 @@ _NO_GPU = ("could not select device driver", "unresolvable cdi devices", "unknow
 _BUSY = ("port is already allocated", "address already in use", "ports are not available")
 
 
-def refusal(node: str, status: int, said: str) -> DockerError:
+def error_for_response(node: str, status: int, said: str) -> DockerError:
     """Return the error for Docker's answer ``said`` (a JSON message or plain text) with an HTTP ``status``."""
-    words = sentence(said)
+    words = docker_message(said)
     low = words.lower()
     if status == 409 and "already in use by container" in low:
-        return NameTaken(node, words, "see what it is: docker ps -a; then remove it, or choose another name")
+        return ContainerNameInUse(node, words, "see what it is: docker ps -a; then remove it, or choose another name")
     if status == 404 and (match := _IMAGE.search(words)):
         image = (match[1] or "IMAGE").rstrip(".,")
-        return ImageMissing(node, f"the image {image} is not on {node}", f"on the node: docker pull {image}")
+        return ImageNotFound(node, f"the image {image} is not on {node}", f"on the node: docker pull {image}")
     if "did not receive an exit event" in low or "could not be killed" in low:
         return unkillable(node, words)
     if "does not support reading" in low:
@@ -44,20 +44,22 @@ def refusal(node: str, status: int, said: str) -> DockerError:
             f"{node}, log-driver in /etc/docker/daemon.json), and start it anew",
         )
     if status == 404 and "no such container" in low:
-        return NoSuchContainer(node, words, "list what there is: docker ps -a")
+        return ContainerNotFound(node, words, "list what there is: docker ps -a")
     if any(mark in low for mark in _NO_GPU):
-        return NoGpuRuntime(
+        return GpuRuntimeMissing(
             node,
             f"Docker on {node} has no NVIDIA runtime: {words}",
             "on the node: sudo apt-get install nvidia-container-toolkit && sudo nvidia-ctk runtime configure "
             "--runtime=docker && sudo systemctl restart docker",
         )
     if any(mark in low for mark in _BUSY):
-        return PortBusy(node, words, "see who listens, on the node: sudo ss -ltnp; or give the profile another port")
+        return PortInUse(node, words, "see who listens, on the node: sudo ss -ltnp; or give the profile another port")
     if "no space left on device" in low:
         return DiskFull(node, words, "see what fills it, on the node: df -h; docker system df")
     if status == 403 or "permission denied while trying to connect" in low:
-        return DockerDenied(node, words, "on the node: sudo usermod -aG docker $USER (counts from the next login)")
+        return DockerPermissionDenied(
+            node, words, "on the node: sudo usermod -aG docker $USER (counts from the next login)"
+        )
     if "exec format error" in low or "no matching manifest" in low or "does not match the specified platform" in low:
         return DockerError(node, words, "the image is made for another processor; a Spark needs linux/arm64")
     if "executable file not found" in low or "no such file or directory: unknown" in low:
@@ -75,7 +77,7 @@ def unkillable(node: str, words: str) -> ContainerUnkillable:
     )
 
 
-def sentence(said: str) -> str:
+def docker_message(said: str) -> str:
     """Return Docker's own words as one printable line, taken out of their JSON."""
     try:
         data = load_json(said)
@@ -83,4 +85,6 @@ def sentence(said: str) -> str:
         data = None
     if isinstance(data, dict) and isinstance(data.get("message"), str):
         said = data["message"]
-    return shorten(redact(" ".join(clean(line) for line in said[:_LONGEST].split("\n")).strip()), _LONGEST)
+    return truncate_text(
+        redact(" ".join(sanitize_line(line) for line in said[:_LONGEST].split("\n")).strip()), _LONGEST
+    )

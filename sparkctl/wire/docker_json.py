@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sparkctl.model.container import Container, ContainerState
-from sparkctl.model.plan import Label
-from sparkctl.model.secrets import secret_arguments, secret_values
-from sparkctl.model.text import load_json, shorten
+from sparkctl.model.plan import ContainerLabel
+from sparkctl.model.secrets import find_secret_arguments, find_secret_values
+from sparkctl.model.text import load_json, truncate_text
 
 Json = Mapping[str, object]
 _NEVER = "0001-01-01"  # Go's zero time
@@ -24,12 +24,14 @@ _LARGEST_PORT = 65535
 _PORT = re.compile(r"[0-9]{1,5}")
 _LARGEST = 1 << 62  # bytes, seconds: what Go counts
 _LONGEST_SENTENCE = 4096
-_RULES = frozenset({Label.READY, Label.PER_STEP, Label.NODES})  # they hold more than a name; cut, they are not read
+_RULES = frozenset(
+    {ContainerLabel.READY, ContainerLabel.PER_STEP, ContainerLabel.NODES}
+)  # they hold more than a name; cut, they are not read
 _LONGEST_RULE = 16384
 
 
 @dataclass(frozen=True, slots=True)
-class EngineInfo:
+class DockerInfo:
     """What the Docker Engine says of itself. ``cdi``: it takes CDI device names (28 and later do by default)."""
 
     server_version: str
@@ -54,7 +56,7 @@ class ImageInfo:
     size: int | None
     content: str | None = None
 
-    def is_same(self, other: ImageInfo) -> bool:
+    def is_same_image(self, other: ImageInfo) -> bool:
         """Tell whether it is the same image on another node."""
         return self.id == other.id or (self.content is not None and self.content == other.content)
 
@@ -67,10 +69,10 @@ def parse(body: bytes) -> object:
         raise ValueError("nested too deeply") from error
 
 
-def engine_info(data: Json, api_version: str) -> EngineInfo:
+def parse_info(data: Json, api_version: str) -> DockerInfo:
     """Read ``GET /info``."""
     runtimes = data.get("Runtimes")
-    return EngineInfo(
+    return DockerInfo(
         server_version=_text(data, "ServerVersion") or "unknown",
         api_version=api_version,
         architecture=_text(data, "Architecture"),
@@ -82,7 +84,7 @@ def engine_info(data: Json, api_version: str) -> EngineInfo:
     )
 
 
-def image_info(data: Json) -> ImageInfo:
+def parse_image(data: Json) -> ImageInfo:
     """Read ``GET /images/NAME/json``."""
     layers, config = _part(data, "RootFS").get("Layers"), _part(data, "Config")
     content = None
@@ -93,23 +95,23 @@ def image_info(data: Json) -> ImageInfo:
     return ImageInfo(_text(data, "Id") or "", _text(data, "Architecture"), _number(data, "Size"), content)
 
 
-def listed(data: Json) -> Container:
+def parse_container_entry(data: Json) -> Container:
     """Read one entry of ``GET /containers/json``."""
     names = data.get("Names")
     name = str(names[0]).lstrip("/") if isinstance(names, list) and names else ""
     return Container(
         id=_text(data, "Id") or "",
-        name=shorten(name, LONGEST_NAME),
-        image=shorten(_text(data, "Image") or "", _LONGEST_IMAGE),
+        name=truncate_text(name, LONGEST_NAME),
+        image=truncate_text(_text(data, "Image") or "", _LONGEST_IMAGE),
         state=_state(_text(data, "State")),
-        status=shorten(_text(data, "Status") or "", LONGEST_NAME),
+        status=truncate_text(_text(data, "Status") or "", LONGEST_NAME),
         created=float(_number(data, "Created") or 0),
         labels=_labels(data.get("Labels")),
         ports=_listed_ports(data.get("Ports")),
     )
 
 
-def inspected(data: Json) -> Container:
+def parse_container(data: Json) -> Container:
     """Read ``GET /containers/ID/json``. An exit code is one only of what has run and ended."""
     state, config, host = _part(data, "State"), _part(data, "Config"), _part(data, "HostConfig")
     now = _state(_text(state, "Status"))
@@ -118,17 +120,17 @@ def inspected(data: Json) -> Container:
     code = _number(state, "ExitCode") if ended or failed_to_start else None
     return Container(
         id=_text(data, "Id") or "",
-        name=shorten((_text(data, "Name") or "").lstrip("/"), LONGEST_NAME),
-        image=shorten(_text(config, "Image") or "", _LONGEST_IMAGE),
+        name=truncate_text((_text(data, "Name") or "").lstrip("/"), LONGEST_NAME),
+        image=truncate_text(_text(config, "Image") or "", _LONGEST_IMAGE),
         state=now,
         status=f"Exited ({code})" if now is ContainerState.EXITED else str(now).capitalize(),
-        created=moment(data.get("Created")) or 0.0,
+        created=parse_docker_time(data.get("Created")) or 0.0,
         labels=_labels(config.get("Labels")),
-        started=moment(state.get("StartedAt")),
-        finished=moment(state.get("FinishedAt")) if ended else None,
+        started=parse_docker_time(state.get("StartedAt")),
+        finished=parse_docker_time(state.get("FinishedAt")) if ended else None,
         exit_code=code,
         oom_killed=bool(state["OOMKilled"]) if "OOMKilled" in state else None,
-        error=shorten(_text(state, "Error") or "", _LONGEST_SENTENCE) or None,
+        error=truncate_text(_text(state, "Error") or "", _LONGEST_SENTENCE) or None,
         pid=_number(state, "Pid") or None,
         ports=_inspected_ports(_part(data, "NetworkSettings").get("Ports")),
         tty=bool(config.get("Tty")),
@@ -139,15 +141,17 @@ def inspected(data: Json) -> Container:
     )
 
 
-def secrets(data: Json) -> frozenset[str]:
+def parse_secret_values(data: Json) -> frozenset[str]:
     """Read the secret values out of ``GET /containers/ID/json``: environment, entry point, command, log options."""
     config, log = _part(data, "Config"), _part(_part(data, "HostConfig"), "LogConfig")
     pairs = [text.partition("=")[::2] for text in _texts(config.get("Env"))]
     pairs += [(key, value) for key, value in _part(log, "Config").items() if isinstance(value, str)]
-    return secret_values(pairs) | secret_arguments([*_texts(config.get("Entrypoint")), *_texts(config.get("Cmd"))])
+    return find_secret_values(pairs) | find_secret_arguments(
+        [*_texts(config.get("Entrypoint")), *_texts(config.get("Cmd"))]
+    )
 
 
-def moment(value: object) -> float | None:
+def parse_docker_time(value: object) -> float | None:
     """Return unix seconds for Docker's RFC 3339 with nanoseconds; None for its zero time and for anything else."""
     if not isinstance(value, str) or value.startswith(_NEVER):
         return None
@@ -167,9 +171,9 @@ def _labels(value: object) -> tuple[tuple[str, str], ...]:
     own = value.items() if isinstance(value, dict) else ()
     return tuple(
         sorted(
-            (key, shorten(str(text), _LONGEST_RULE if key in _RULES else LONGEST_NAME))
+            (key, truncate_text(str(text), _LONGEST_RULE if key in _RULES else LONGEST_NAME))
             for key, text in own
-            if key.startswith(Label.PREFIX) and len(key) <= LONGEST_NAME
+            if key.startswith(ContainerLabel.PREFIX) and len(key) <= LONGEST_NAME
         )
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from sparkctl.model.plan import DockerRun, Mount
+from sparkctl.model.plan import DockerRunSpec, Mount
 from sparkctl.model.units import GIB, MIB
 
 Json = Mapping[str, object]
@@ -19,7 +19,7 @@ def image_id(data: Json) -> str:
     return _text(data, "Image")
 
 
-def read(data: Json, image: Json | None) -> DockerRun:
+def parse_docker_run(data: Json, image: Json | None) -> DockerRunSpec:
     """Read ``GET /containers/ID/json``; ``image`` is what Docker tells of its image, None where that is gone.
 
     Without the image what it sets itself cannot be told from what was asked for, and is shown as well.
@@ -38,16 +38,16 @@ def read(data: Json, image: Json | None) -> DockerRun:
     ]
     labels = tuple(sorted(set(_texts_by_name(config, "Labels")) - set(_texts_by_name(own, "Labels"))))
     shm = host.get("ShmSize")
-    return DockerRun(
+    return DockerRunSpec(
         _text(data, "Name").lstrip("/"), _text(config, "Image"), entrypoint[0] if entrypoint else None,
         (*entrypoint[1:], *command), _env(config, own), _mounts(host), _gpus(host),
-        size(shm) if isinstance(shm, int) and shm not in (0, _SHM) else None,
-        _unless(_text(host, "IpcMode"), _IPC), _unless(_text(host, "NetworkMode"), _NETWORK),
+        format_docker_size(shm) if isinstance(shm, int) and shm not in (0, _SHM) else None,
+        _non_default(_text(host, "IpcMode"), _IPC), _non_default(_text(host, "NetworkMode"), _NETWORK),
         tuple(_ulimits(host)), (*_devices(host), *cdi), tuple(_options(config, host, own, _text(data, "Id"))), labels,
     )  # fmt: skip
 
 
-def beyond(data: Json) -> Pairs:
+def parse_extra_options(data: Json) -> Pairs:
     """Read the settings that `DockerRun` has no field for: docker run flags with their values."""
     host, config = _part(data, "HostConfig"), _part(data, "Config")
     found: list[tuple[str, str]] = []
@@ -72,7 +72,7 @@ def beyond(data: Json) -> Pairs:
     return tuple(found)
 
 
-def size(count: int) -> str:
+def format_docker_size(count: int) -> str:
     """Return ``32g``, ``512m`` or the bytes."""
     for unit, letter in ((GIB, "g"), (MIB, "m")):
         if count > 0 and count % unit == 0:
@@ -152,22 +152,22 @@ def _flag(value: object) -> str | None:
 
 
 def _bytes(value: object) -> str | None:
-    return size(value) if isinstance(value, int) else None
+    return format_docker_size(value) if isinstance(value, int) else None
 
 
 def _cpus(value: object) -> str | None:
     return f"{value / 1e9:g}" if isinstance(value, int) else None
 
 
-def _word(value: object) -> str | None:
+def _option_text(value: object) -> str | None:
     return str(value) if isinstance(value, str | int) and value != "runc" else None
 
 
 _PLAIN: tuple[tuple[str, str, Callable[[object], str | None]], ...] = (
-    ("cpus", "NanoCpus", _cpus), ("cpuset-cpus", "CpusetCpus", _word), ("init", "Init", _flag), ("memory", "Memory", _bytes),
-    ("memory-swap", "MemorySwap", _bytes), ("oom-score-adj", "OomScoreAdj", _word), ("pid", "PidMode", _word),
-    ("pids-limit", "PidsLimit", _word), ("privileged", "Privileged", _flag), ("read-only", "ReadonlyRootfs", _flag),
-    ("runtime", "Runtime", _word),
+    ("cpus", "NanoCpus", _cpus), ("cpuset-cpus", "CpusetCpus", _option_text), ("init", "Init", _flag), ("memory", "Memory", _bytes),
+    ("memory-swap", "MemorySwap", _bytes), ("oom-score-adj", "OomScoreAdj", _option_text), ("pid", "PidMode", _option_text),
+    ("pids-limit", "PidsLimit", _option_text), ("privileged", "Privileged", _flag), ("read-only", "ReadonlyRootfs", _flag),
+    ("runtime", "Runtime", _option_text),
 )  # fmt: skip
 _BEYOND = (
     ("dns", "Dns"), ("dns-search", "DnsSearch"), ("dns-option", "DnsOptions"), ("sysctl", "Sysctls"), ("cgroupns", "CgroupnsMode"),
@@ -183,7 +183,7 @@ _LISTS = (
 )  # fmt: skip
 
 
-def _unless(value: str, usual: tuple[str, ...]) -> str | None:
+def _non_default(value: str, usual: tuple[str, ...]) -> str | None:
     return None if value in usual else value
 
 

@@ -12,7 +12,7 @@ import requests.exceptions
 T = TypeVar("T")
 
 
-class Refusal(Exception):
+class SdkRefusal(Exception):
     """Docker answered, and the answer was no."""
 
     def __init__(self, status: int, said: str) -> None:
@@ -21,15 +21,15 @@ class Refusal(Exception):
         self.said = said
 
 
-class NoAnswer(Exception):
+class SdkTimeout(Exception):
     """The time limit passed."""
 
 
-class Broken(Exception):
+class SdkConnectionLost(Exception):
     """The connection broke, or there was none."""
 
 
-def call(url: str, version: str, limit: float, function: Callable[[docker.APIClient], T]) -> T:
+def call_sdk(url: str, version: str, limit: float, function: Callable[[docker.APIClient], T]) -> T:
     """Return what ``function`` returns for a fresh client. Never on the event loop's thread: it blocks.
 
     The client is made here for the same reason, and per call because sharing one between threads is not promised.
@@ -41,14 +41,14 @@ def call(url: str, version: str, limit: float, function: Callable[[docker.APICli
         finally:
             client.close()
     except docker.errors.APIError as error:
-        raise Refusal(error.status_code or 0, str(error.explanation or error)) from error
+        raise SdkRefusal(error.status_code or 0, str(error.explanation or error)) from error
     except requests.exceptions.Timeout as error:
-        raise NoAnswer(str(error)) from error
+        raise SdkTimeout(str(error)) from error
     except (requests.exceptions.RequestException, docker.errors.DockerException, OSError) as error:
-        raise Broken(str(error)) from error
+        raise SdkConnectionLost(str(error)) from error
 
 
-def create(client: docker.APIClient, body: dict[str, object], name: str) -> str:
+def create_container(client: docker.APIClient, body: dict[str, object], name: str) -> str:
     """Create a container from a ready request body; return its id."""
     answer = client.create_container_from_config(body, name)  # type: ignore[no-untyped-call]
     return str(answer["Id"])

@@ -6,7 +6,7 @@ import asyncio
 
 import h11
 
-from sparkctl.wire.http import LARGEST_BODY, BadAnswer, Headers, Response
+from sparkctl.wire.http import MAX_BODY_BYTES, Headers, HttpResponse, InvalidHttpResponse
 from sparkctl.wire.link import ByteReader, ByteWriter
 
 _CHUNK = 1 << 16
@@ -14,7 +14,7 @@ _A_TURN = 64  # pieces
 _MOST_PARTS, _LEAST = 4096, 64  # pieces of an answer, and beyond that the bytes that they have to have on average
 
 
-async def exchange(
+async def send_request(
     reader: ByteReader,
     writer: ByteWriter,
     method: str,
@@ -23,27 +23,27 @@ async def exchange(
     body: bytes | None,
     headers: Headers,
     largest: int | None = None,
-) -> Response:
+) -> HttpResponse:
     """Ask, return the whole answer of at most ``largest`` bytes (None: 32 MiB), close the stream.
 
     Raises BadAnswer, and LinkLost where the link breaks.
     """
     try:
         connection = h11.Connection(our_role=h11.CLIENT)
-        writer.write(_question(connection, method, path, host, body, headers))
+        writer.write(_encode_request(connection, method, path, host, body, headers))
         await writer.drain()
-        return await _answer(connection, reader, LARGEST_BODY if largest is None else largest)
+        return await _read_response(connection, reader, MAX_BODY_BYTES if largest is None else largest)
     except (h11.LocalProtocolError, UnicodeEncodeError) as error:
-        raise BadAnswer(f"{host}{path[:80]}: HTTP has no way to ask this: {error}") from error
+        raise InvalidHttpResponse(f"{host}{path[:80]}: HTTP has no way to ask this: {error}") from error
     except h11.ProtocolError as error:
-        raise BadAnswer(f"{host}{path}: no proper HTTP answer: {error}") from error
+        raise InvalidHttpResponse(f"{host}{path}: no proper HTTP answer: {error}") from error
     except ConnectionError as error:
-        raise BadAnswer(f"{host}{path}: the connection broke before the answer was there") from error
+        raise InvalidHttpResponse(f"{host}{path}: the connection broke before the answer was there") from error
     finally:
         writer.close()
 
 
-def _question(
+def _encode_request(
     connection: h11.Connection, method: str, path: str, host: str, body: bytes | None, headers: Headers
 ) -> bytes:
     length = [("Content-Length", str(len(body)))] if body is not None else []
@@ -55,7 +55,7 @@ def _question(
     return message + (connection.send(h11.EndOfMessage()) or b"")
 
 
-async def _answer(connection: h11.Connection, reader: ByteReader, largest: int) -> Response:
+async def _read_response(connection: h11.Connection, reader: ByteReader, largest: int) -> HttpResponse:
     head: h11.Response | None = None
     parts: list[bytes] = []
     size = 0
@@ -71,11 +71,11 @@ async def _answer(connection: h11.Connection, reader: ByteReader, largest: int) 
             if len(parts) % _A_TURN == 0:
                 await asyncio.sleep(0)  # what has arrived already would never let anybody else run
             if len(parts) > _MOST_PARTS and size < _LEAST * len(parts):
-                raise BadAnswer("the answer comes in pieces of a few bytes")
+                raise InvalidHttpResponse("the answer comes in pieces of a few bytes")
             if size > largest:
-                raise BadAnswer(f"the answer is longer than {largest >> 20} MiB")
+                raise InvalidHttpResponse(f"the answer is longer than {largest >> 20} MiB")
         elif isinstance(event, h11.EndOfMessage) and head is not None:
             named = tuple((key.decode("latin-1"), value.decode("latin-1")) for key, value in head.headers)
-            return Response(head.status_code, named, b"".join(parts))
+            return HttpResponse(head.status_code, named, b"".join(parts))
         elif isinstance(event, h11.ConnectionClosed):
-            raise BadAnswer("the connection was closed without an answer")
+            raise InvalidHttpResponse("the connection was closed without an answer")

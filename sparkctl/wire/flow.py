@@ -13,11 +13,11 @@ from typing import Any
 
 import asyncssh
 
-WINDOW = 1 << 20  # bytes that the node may send unasked: over 50 ms of round trip still 20 MB/s
-_PLENTY = 1 << 17  # bytes with which the reader is busy for a while
+WINDOW_BYTES = 1 << 20  # bytes that the node may send unasked: over 50 ms of round trip still 20 MB/s
+_PAUSE_ABOVE = 1 << 17  # bytes with which the reader is busy for a while
 
 
-class FlowSession(asyncssh.SSHUNIXSession[bytes], asyncssh.SSHTCPSession[bytes]):
+class BoundedSession(asyncssh.SSHUNIXSession[bytes], asyncssh.SSHTCPSession[bytes]):
     """Reader and writer of one socket channel opened with ``encoding=None``; ``error`` is why it was lost."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class FlowSession(asyncssh.SSHUNIXSession[bytes], asyncssh.SSHTCPSession[bytes])
         self._parts.append(data)
         self._size += len(data)
         if not self._emptying:
-            self._hold_on()
+            self._pause_if_full()
         self._wake()
 
     def eof_received(self) -> bool:
@@ -61,7 +61,7 @@ class FlowSession(asyncssh.SSHUNIXSession[bytes], asyncssh.SSHTCPSession[bytes])
     async def read(self, n: int = -1) -> bytes:
         """Return everything that is there, b"" at the end. Longer than ``n`` keeps its rest for the next read."""
         if not self._parts and self._paused:
-            self._empty_channel()
+            self._resume_channel()
         while not self._parts:
             if self._error is not None:
                 raise self._error
@@ -91,18 +91,18 @@ class FlowSession(asyncssh.SSHUNIXSession[bytes], asyncssh.SSHTCPSession[bytes])
     def close(self) -> None:
         self._channel.close()
 
-    def _hold_on(self) -> None:
-        if self._size >= _PLENTY and not self._paused:
+    def _pause_if_full(self) -> None:
+        if self._size >= _PAUSE_ABOVE and not self._paused:
             self._paused = True
             self._channel.pause_reading()
 
-    def _empty_channel(self) -> None:
+    def _resume_channel(self) -> None:
         self._paused, self._emptying = False, True
         try:
             self._channel.resume_reading()
         finally:
             self._emptying = False
-        self._hold_on()
+        self._pause_if_full()
 
     def _wake(self) -> None:
         if self._arrived is not None and not self._arrived.done():

@@ -21,7 +21,7 @@ GLOBAL_FILES = (Path("/etc/ssh/ssh_known_hosts"), Path("/etc/ssh/ssh_known_hosts
 
 
 @dataclass(frozen=True, slots=True)
-class KnownKeys:
+class KnownHostKeys:
     """What the known_hosts files say of one host.
 
     ``exact``: keys under its name and port. ``loose``: keys under its name without the port, good enough to trust
@@ -58,21 +58,21 @@ class KnownKeys:
         return [algorithm.decode("ascii") for algorithm in ordered]
 
 
-def host_name(host: str, port: int) -> str:
+def known_hosts_name(host: str, port: int) -> str:
     """Return how known_hosts spells a host: ``spark1.local`` or ``[spark1.local]:2222``."""
     return host.lower() if port == SSH_PORT else f"[{host.lower()}]:{port}"
 
 
-def look_up(files: Sequence[Path], host: str, port: int) -> KnownKeys:
+def find_known_keys(files: Sequence[Path], host: str, port: int) -> KnownHostKeys:
     """Return what ``files`` say of ``host``, hashed entries included; missing and forbidden files say nothing.
 
     Raises OSError for what is no file (a FIFO, a device, a loop of links) and for one that is far too large.
     """
-    names = (host_name(host, port), host.lower())
+    names = (known_hosts_name(host, port), host.lower())
     known = [asyncssh.import_known_hosts(text) for text in (_entries(file, names) for file in files) if text]
-    exact = _match(known, host_name(host, port))
-    loose = _match(known, host.lower()) if port != SSH_PORT else KnownKeys()
-    return KnownKeys(
+    exact = _match(known, known_hosts_name(host, port))
+    loose = _match(known, host.lower()) if port != SSH_PORT else KnownHostKeys()
+    return KnownHostKeys(
         exact=exact.exact,
         loose=loose.exact,
         authorities=exact.authorities + loose.authorities,
@@ -97,10 +97,10 @@ def key_type(key: asyncssh.SSHKey) -> str:
 def known_hosts_line(host: str, port: int, key: asyncssh.SSHKey) -> str:
     """Return the line that accepting ``key`` adds, without a newline."""
     words = key.export_public_key("openssh").decode("ascii").split()
-    return f"{host_name(host, port)} {words[0]} {words[1]}"
+    return f"{known_hosts_name(host, port)} {words[0]} {words[1]}"
 
 
-def remember(file: Path, line: str) -> None:
+def append_known_host(file: Path, line: str) -> None:
     """Append ``line`` to a known_hosts file; makes it (0600) and its directory (0700) where they are missing."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
@@ -120,7 +120,7 @@ def _preference(algorithm: bytes) -> int:
     )
 
 
-def _match(known: Sequence[asyncssh.SSHKnownHosts], name: str) -> KnownKeys:
+def _match(known: Sequence[asyncssh.SSHKnownHosts], name: str) -> KnownHostKeys:
     keys: list[asyncssh.SSHKey] = []
     authorities: list[asyncssh.SSHKey] = []
     revoked: list[asyncssh.SSHKey] = []
@@ -130,7 +130,7 @@ def _match(known: Sequence[asyncssh.SSHKnownHosts], name: str) -> KnownKeys:
         keys += found[0]
         authorities += found[1]
         revoked += found[2]
-    return KnownKeys(tuple(keys), (), tuple(authorities), tuple(revoked))
+    return KnownHostKeys(tuple(keys), (), tuple(authorities), tuple(revoked))
 
 
 def _entries(file: Path, names: tuple[str, str]) -> str:

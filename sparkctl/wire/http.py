@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkctl.errors import ForwardingForbidden, ProtocolViolation
-from sparkctl.wire.link import Link
+from sparkctl.wire.link import NodeConnection
 
-LARGEST_BODY = 32 << 20
+MAX_BODY_BYTES = 32 << 20
 Headers = Sequence[tuple[str, str]]
 _REFUSED, _NO_COMMAND = 111, 127
 # One line, which every login shell hands on as it is. 111 is ECONNREFUSED.
@@ -20,12 +20,12 @@ _ASK = (
 )
 
 
-class BadAnswer(ProtocolViolation):
+class InvalidHttpResponse(ProtocolViolation):
     """Whoever answered did not speak HTTP, broke off, or said more than 32 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class HttpResponse:
     """``headers`` have lower-case names, in order; ``body`` is complete."""
 
     status: int
@@ -37,13 +37,13 @@ class Response:
         return next((value for key, value in self.headers if key == name.lower()), None)
 
     @property
-    def ok(self) -> bool:
+    def is_success(self) -> bool:
         """Tell whether the status is 2xx."""
         return 200 <= self.status < 300
 
 
-async def request(
-    link: Link,
+async def request_tcp(
+    link: NodeConnection,
     port: int,
     method: str,
     path: str,
@@ -52,7 +52,7 @@ async def request(
     headers: Headers = (),
     timeout: float = 10.0,
     host: str = "127.0.0.1",
-) -> Response:
+) -> HttpResponse:
     """Ask a TCP server as the node sees it.
 
     Raises TimeoutError where the whole answer is not there after ``timeout`` seconds, ConnectionRefusedError where
@@ -60,13 +60,13 @@ async def request(
     """
     async with asyncio.timeout(timeout):
         reader, writer = await link.open_tcp(host, port)
-        from sparkctl.wire.exchange import exchange  # now, while the channel that was just opened gets ready
+        from sparkctl.wire.exchange import send_request  # now, while the channel that was just opened gets ready
 
-        return await exchange(reader, writer, method, path, f"{host}:{port}", body, headers)
+        return await send_request(reader, writer, method, path, f"{host}:{port}", body, headers)
 
 
 async def request_in_session(
-    link: Link,
+    link: NodeConnection,
     port: int,
     method: str,
     path: str,
@@ -74,22 +74,22 @@ async def request_in_session(
     body: bytes | None = None,
     headers: Headers = (),
     timeout: float = 10.0,
-) -> Response:
+) -> HttpResponse:
     """Ask a server on the node's loopback through a command there: for a node whose sshd forwards no TCP connections.
 
     Raises as `request`, and ForwardingForbidden where the node has no python3 to ask with.
     """
-    from sparkctl.wire.exchange import exchange
+    from sparkctl.wire.exchange import send_request
 
     stream = _SessionStream(link, port, timeout)
     async with asyncio.timeout(timeout):
-        return await exchange(stream, stream, method, path, f"127.0.0.1:{port}", body, headers)
+        return await send_request(stream, stream, method, path, f"127.0.0.1:{port}", body, headers)
 
 
 class _SessionStream:
     """A connection of one question: what is written goes to the server when it is drained, then its answer is read."""
 
-    def __init__(self, link: Link, port: int, timeout: float) -> None:
+    def __init__(self, link: NodeConnection, port: int, timeout: float) -> None:
         self._link, self._port, self._timeout = link, port, timeout
         self._question, self._answer = b"", b""
 
@@ -120,7 +120,7 @@ class _SessionStream:
 
 
 async def request_unix(
-    link: Link,
+    link: NodeConnection,
     socket: str,
     method: str,
     path: str,
@@ -129,13 +129,13 @@ async def request_unix(
     headers: Headers = (),
     timeout: float = 10.0,
     largest: int | None = None,
-) -> Response:
+) -> HttpResponse:
     """Ask a server behind a unix socket on the node; raises as `request`, and for Docker's socket its own errors.
 
     ``largest``: bytes of a body that are taken at most; None: 32 MiB.
     """
     async with asyncio.timeout(timeout):
         reader, writer = await link.open_unix(socket)
-        from sparkctl.wire.exchange import exchange  # now, while the channel that was just opened gets ready
+        from sparkctl.wire.exchange import send_request  # now, while the channel that was just opened gets ready
 
-        return await exchange(reader, writer, method, path, "localhost", body, headers, largest)
+        return await send_request(reader, writer, method, path, "localhost", body, headers, largest)

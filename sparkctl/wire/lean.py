@@ -16,7 +16,7 @@ _X509 = "asyncssh.crypto.x509"
 _OQS_NAMES = ("liboqs.so", "liboqs.so.9", "liboqs.so.8", "liboqs.so.7", "liboqs.so.5", "liboqs.dylib")
 
 
-def import_asyncssh() -> None:
+def import_asyncssh_fast() -> None:
     """Make ``import asyncssh`` cheap for whoever comes next."""
     if "asyncssh" in sys.modules:
         return

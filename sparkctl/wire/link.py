@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from sparkctl.errors import LoginRefused, NodeError, ProbeFailed, Starved, UnreadableAnswer, Untrusted
+from sparkctl.errors import AgentFailed, HostKeyUntrusted, LoginRefused, NodeError, NodeStarved, UnreadableAnswer
 from sparkctl.model.node import Node, NodeState
 
 
@@ -27,7 +27,7 @@ class ByteReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Completed:
+class CommandResult:
     """A finished command. ``status`` is None where it was ended by a signal or the server did not say."""
 
     stdout: bytes
@@ -35,7 +35,7 @@ class Completed:
     status: int | None
 
 
-class Held(Protocol):
+class RemoteProcess(Protocol):
     """A command that runs as long as we hold it (its stdin stays open); it ends when the connection does."""
 
     async def readline(self) -> bytes:
@@ -53,7 +53,7 @@ class Held(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LinkStatus:
+class ConnectionStatus:
     """What the link is doing now. ``attempt`` and ``next_try`` (seconds from now) only while reconnecting."""
 
     state: NodeState
@@ -62,7 +62,7 @@ class LinkStatus:
     next_try: float | None = None
 
 
-class Link(Protocol):
+class NodeConnection(Protocol):
     """One connection that carries everything to and from a node.
 
     Every call raises `LinkLost` when the connection breaks under it, and `Unreachable`, `Starved`, `Untrusted` or
@@ -72,11 +72,11 @@ class Link(Protocol):
     node: Node
 
     @property
-    def status(self) -> LinkStatus:
+    def status(self) -> ConnectionStatus:
         """The state now, without looking."""
         ...
 
-    def on_status(self, listener: Callable[[LinkStatus], None]) -> Callable[[], None]:
+    def add_status_listener(self, listener: Callable[[ConnectionStatus], None]) -> Callable[[], None]:
         """Call ``listener`` at every change, from the event loop, until what is returned is called."""
         ...
 
@@ -92,12 +92,12 @@ class Link(Protocol):
         """
         ...
 
-    async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> Completed:
+    async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> CommandResult:
         """Run a command to its end. ``argv`` arrives word for word whatever the login shell; TimeoutError after
         ``timeout`` seconds."""
         ...
 
-    async def hold(self, argv: Sequence[str]) -> Held:
+    async def start_process(self, argv: Sequence[str]) -> RemoteProcess:
         """Start a command and keep its stdin open."""
         ...
 
@@ -118,13 +118,13 @@ class Link(Protocol):
         ...
 
 
-def state_of(error: NodeError) -> NodeState:
+def node_state_for_error(error: NodeError) -> NodeState:
     """Return the node state that an error stands for."""
-    if isinstance(error, Starved):
+    if isinstance(error, NodeStarved):
         return NodeState.STARVED
-    if isinstance(error, Untrusted):
+    if isinstance(error, HostKeyUntrusted):
         return NodeState.UNTRUSTED
-    if isinstance(error, ProbeFailed | UnreadableAnswer):
+    if isinstance(error, AgentFailed | UnreadableAnswer):
         return NodeState.UNKNOWN
     if isinstance(error, LoginRefused):
         return NodeState.REFUSED

@@ -9,31 +9,31 @@ import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from sparkctl.errors import DockerDenied, DockerDown
+from sparkctl.errors import DockerPermissionDenied, DockerUnavailable
 from sparkctl.model.node import Node, NodeState
-from sparkctl.wire.dockerway import SOCKET
-from sparkctl.wire.link import ByteReader, ByteWriter, Completed, Held, LinkStatus
-from sparkctl.wire.output import gather
+from sparkctl.wire.dockerway import DOCKER_SOCKET
+from sparkctl.wire.link import ByteReader, ByteWriter, CommandResult, ConnectionStatus, RemoteProcess
+from sparkctl.wire.output import communicate
 
-_FAREWELL = 2.0
+_EXIT_GRACE = 2.0
 _LINE_LIMIT = 1 << 20
 
 
-class LocalLink:
+class LocalConnection:
     """`Link` for ``host: local``. ``docker`` is the path of Docker's socket."""
 
-    def __init__(self, node: Node, docker: str = SOCKET) -> None:
+    def __init__(self, node: Node, docker: str = DOCKER_SOCKET) -> None:
         self.node = node
         self._docker = docker
-        self._status = LinkStatus(NodeState.UNKNOWN)
-        self._listeners: list[Callable[[LinkStatus], None]] = []
+        self._status = ConnectionStatus(NodeState.UNKNOWN)
+        self._listeners: list[Callable[[ConnectionStatus], None]] = []
 
     @property
-    def status(self) -> LinkStatus:
+    def status(self) -> ConnectionStatus:
         """Unknown before `connect`, then ok for good."""
         return self._status
 
-    def on_status(self, listener: Callable[[LinkStatus], None]) -> Callable[[], None]:
+    def add_status_listener(self, listener: Callable[[ConnectionStatus], None]) -> Callable[[], None]:
         """Call ``listener`` at every change, until what is returned is called."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
@@ -42,7 +42,7 @@ class LocalLink:
         """There is nothing to connect to."""
         if self._status.state is NodeState.OK:
             return
-        self._status = LinkStatus(NodeState.OK)
+        self._status = ConnectionStatus(NodeState.OK)
         for listener in self._listeners:
             listener(self._status)
 
@@ -50,40 +50,40 @@ class LocalLink:
         """There is nothing that could be lost."""
         await self.connect()
 
-    async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> Completed:
+    async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> CommandResult:
         """Run a command to its end; TimeoutError after ``timeout`` seconds, OutputTooLong over 16 MiB."""
         try:
             process = await _start(argv)
         except OSError as error:
-            return _not_started(argv, error)
+            return _start_failure(argv, error)
         stdin_pipe, stdout, stderr = process.stdin, process.stdout, process.stderr
         assert stdin_pipe is not None
         assert stdout is not None
         assert stderr is not None
         try:
             async with asyncio.timeout(timeout):
-                output = await gather(stdin_pipe, stdout, stderr, stdin, str(argv[0]))
+                output = await communicate(stdin_pipe, stdout, stderr, stdin, str(argv[0]))
                 status = await process.wait()
         except BaseException:
-            await end_child(process)
+            await kill_process_group(process)
             raise
         finally:
             stdin_pipe.close()  # a command that read nothing leaves it open, and with it the whole transport
-        return Completed(*output, status if status >= 0 else None)
+        return CommandResult(*output, status if status >= 0 else None)
 
-    async def hold(self, argv: Sequence[str]) -> Held:
+    async def start_process(self, argv: Sequence[str]) -> RemoteProcess:
         """Start a command and keep its stdin open."""
-        return _HeldChild(await _start(argv, quiet=True))
+        return _LocalProcess(await _start(argv, quiet=True))
 
     async def open_unix(self, path: str) -> tuple[ByteReader, ByteWriter]:
         """Open a unix socket. For Docker's: DockerDenied or DockerDown instead of an OSError."""
-        wanted = self._docker if path == SOCKET else path
+        wanted = self._docker if path == DOCKER_SOCKET else path
         try:
             return await asyncio.open_unix_connection(wanted)
         except OSError as error:
-            if path != SOCKET:
+            if path != DOCKER_SOCKET:
                 raise
-            raise _docker_trouble(self.node.name, error) from error
+            raise _docker_socket_error(self.node.name, error) from error
 
     async def open_tcp(self, host: str, port: int) -> tuple[ByteReader, ByteWriter]:
         """Open a TCP connection; ConnectionRefusedError where nobody listens."""
@@ -97,7 +97,7 @@ class LocalLink:
         """There is nothing to end."""
 
 
-class _HeldChild:
+class _LocalProcess:
     """A child process whose stdin we keep open."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -125,12 +125,12 @@ class _HeldChild:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            async with asyncio.timeout(_FAREWELL):
+            async with asyncio.timeout(_EXIT_GRACE):
                 await self._process.wait()
         except TimeoutError:
-            await end_child(self._process)
+            await kill_process_group(self._process)
         else:
-            await _let_go(self._process)
+            await _close_pipes(self._process)
 
 
 async def _start(argv: Sequence[str], quiet: bool = False) -> asyncio.subprocess.Process:
@@ -152,18 +152,18 @@ async def _start(argv: Sequence[str], quiet: bool = False) -> asyncio.subprocess
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        await end_child(await starting)
+        await kill_process_group(await starting)
         raise
 
 
-async def end_child(process: asyncio.subprocess.Process) -> None:
+async def kill_process_group(process: asyncio.subprocess.Process) -> None:
     """Kill a child that leads its own session, with all that it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    await _let_go(process)
+    await _close_pipes(process)
 
 
-async def _let_go(process: asyncio.subprocess.Process) -> None:
+async def _close_pipes(process: asyncio.subprocess.Process) -> None:
     """Close our ends of a child's pipes and wait for its end.
 
     asyncio waits for the end of the pipes as well: that never comes where nobody reads its output, or where something
@@ -180,19 +180,21 @@ async def _let_go(process: asyncio.subprocess.Process) -> None:
     transport.close()
 
 
-def _not_started(argv: Sequence[str], error: OSError) -> Completed:
+def _start_failure(argv: Sequence[str], error: OSError) -> CommandResult:
     """Answer as a shell at the other end of an SSH connection would: 127 not found, 126 not to be run."""
     status = 127 if isinstance(error, FileNotFoundError) else 126
-    return Completed(b"", f"{argv[0]}: {error.strerror}\n".encode(), status)
+    return CommandResult(b"", f"{argv[0]}: {error.strerror}\n".encode(), status)
 
 
-def _docker_trouble(node: str, error: OSError) -> DockerDenied | DockerDown:
+def _docker_socket_error(node: str, error: OSError) -> DockerPermissionDenied | DockerUnavailable:
     if isinstance(error, PermissionError):
-        return DockerDenied(
+        return DockerPermissionDenied(
             node,
             f"you may not use Docker on {node}: not in group docker",
             "sudo usermod -aG docker $USER (counts from the next login)",
         )
     if isinstance(error, FileNotFoundError):
-        return DockerDown(node, f"Docker is not running on {node}, or not installed", "sudo systemctl start docker")
-    return DockerDown(node, f"Docker on {node}: {error.strerror}", "sudo systemctl status docker")
+        return DockerUnavailable(
+            node, f"Docker is not running on {node}, or not installed", "sudo systemctl start docker"
+        )
+    return DockerUnavailable(node, f"Docker on {node}: {error.strerror}", "sudo systemctl status docker")

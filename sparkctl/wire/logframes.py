@@ -14,11 +14,11 @@ _SYSTEM = 3  # frames of the daemon itself: an error in the middle of the stream
 LARGEST_UNIT = 64 << 20  # no honest chunk or frame is longer
 
 
-class BrokenStream(Exception):
+class InvalidLogStream(Exception):
     """What arrived is not a Docker log stream."""
 
 
-class DaemonSays(Exception):
+class DaemonError(Exception):
     """The daemon put an error of its own into the stream. ``text`` is raw."""
 
     def __init__(self, text: str) -> None:
@@ -26,7 +26,7 @@ class DaemonSays(Exception):
         self.text = text
 
 
-class Piece(NamedTuple):
+class LogFragment(NamedTuple):
     """``stream`` 1 is stdout, 2 stderr. ``whole``: a newline followed, which is not part of ``text``."""
 
     stream: int
@@ -35,19 +35,19 @@ class Piece(NamedTuple):
     whole: bool
 
 
-class PieceParser(Protocol):
+class FragmentParser(Protocol):
     """Bytes in, complete pieces out, whatever the size of the reads."""
 
-    def feed(self, data: bytes) -> list[Piece]:
+    def feed(self, data: bytes) -> list[LogFragment]:
         """Return the pieces that ``data`` completes."""
         ...
 
-    def finish(self) -> list[Piece]:
+    def finish(self) -> list[LogFragment]:
         """Return what is left at the proper end of the stream."""
         ...
 
 
-class ChunkDecoder:
+class ChunkedBody:
     """HTTP's chunked transfer coding. ``done`` after the final chunk; nothing after it is looked at."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class ChunkDecoder:
         return b"".join(parts)
 
 
-class PlainDecoder:
+class FixedLengthBody:
     """A body of known length, as Docker sends where there is nothing to tell."""
 
     def __init__(self, length: int) -> None:
@@ -88,51 +88,51 @@ class PlainDecoder:
         return part
 
 
-class FrameParser:
+class MultiplexedParser:
     """Pieces of a container without a terminal: one frame each."""
 
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, data: bytes) -> list[Piece]:
+    def feed(self, data: bytes) -> list[LogFragment]:
         """Return the pieces that ``data`` completes. Raises DaemonSays after the pieces before it were returned."""
         buffer = self._rest + data if self._rest else data
-        pieces: list[Piece] = []
+        pieces: list[LogFragment] = []
         at, end = 0, len(buffer)
         while end - at >= _HEADER:
             length = int.from_bytes(buffer[at + 4 : at + _HEADER], "big")
             start = at + _HEADER
             if buffer[at] > _SYSTEM or length > LARGEST_UNIT:
-                raise BrokenStream(f"a frame of kind {buffer[at]} and {length} bytes")
+                raise InvalidLogStream(f"a frame of kind {buffer[at]} and {length} bytes")
             if end - start < length:
                 break
             if buffer[at] == _SYSTEM:
                 if pieces:
                     break  # what came before it is given out first
-                raise DaemonSays(buffer[start : start + length].decode("utf-8", "replace"))
+                raise DaemonError(buffer[start : start + length].decode("utf-8", "replace"))
             at = start + length
             if length:
                 stamp, _, text = buffer[start:at].partition(b" ")
                 whole = text.endswith(b"\n")
-                pieces.append(Piece(buffer[start - _HEADER], stamp, text[:-1] if whole else text, whole))
+                pieces.append(LogFragment(buffer[start - _HEADER], stamp, text[:-1] if whole else text, whole))
         self._rest = buffer[at:]
         return pieces
 
-    def finish(self) -> list[Piece]:
+    def finish(self) -> list[LogFragment]:
         """Frames end with themselves; raises DaemonSays for a complaint that came right after the last piece."""
         return self.feed(b"") if self._rest else []
 
 
-class TerminalParser:
+class RawStreamParser:
     """Pieces of a container with a terminal: no frames, so stamps, newlines and the cut length tell them apart."""
 
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, data: bytes) -> list[Piece]:
+    def feed(self, data: bytes) -> list[LogFragment]:
         """Return the pieces that ``data`` completes. The terminal's carriage return before a newline is dropped."""
         buffer = self._rest + data if self._rest else data
-        pieces: list[Piece] = []
+        pieces: list[LogFragment] = []
         at, end = 0, len(buffer)
         while end - at > _STAMP:
             start = at + _STAMP
@@ -142,22 +142,22 @@ class TerminalParser:
             stop = newline if newline >= 0 else start + _PIECE
             text = buffer[start:stop]
             whole = newline >= 0
-            pieces.append(Piece(1, buffer[at : start - 1], text.removesuffix(b"\r") if whole else text, whole))
+            pieces.append(LogFragment(1, buffer[at : start - 1], text.removesuffix(b"\r") if whole else text, whole))
             at = stop + whole
         self._rest = buffer[at:]
         return pieces
 
-    def finish(self) -> list[Piece]:
+    def finish(self) -> list[LogFragment]:
         """Return the last words, which no newline ended."""
         rest, self._rest = self._rest, b""
-        return [Piece(1, rest[: _STAMP - 1], rest[_STAMP:], False)] if len(rest) > _STAMP else []
+        return [LogFragment(1, rest[: _STAMP - 1], rest[_STAMP:], False)] if len(rest) > _STAMP else []
 
 
 def _hex(digits: bytes) -> int:
     try:
         size = int(digits, 16)
     except ValueError as error:
-        raise BrokenStream("a chunk without a length") from error
+        raise InvalidLogStream("a chunk without a length") from error
     if not 0 <= size <= LARGEST_UNIT:
-        raise BrokenStream(f"a chunk of {size} bytes")
+        raise InvalidLogStream(f"a chunk of {size} bytes")
     return size

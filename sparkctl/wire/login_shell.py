@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 import asyncssh
 
-from sparkctl.errors import NodeError, Starved
-from sparkctl.model.text import clean
+from sparkctl.errors import NodeError, NodeStarved
+from sparkctl.model.text import sanitize_line
 
 _HEAD = "#sparkctl\n"
 MARK = b"@@ sparkctl runs\n"
@@ -81,7 +81,11 @@ class CommandOutput:
                     self.greeting = (self.greeting + more)[-_KEPT:]
         except (TimeoutError, OSError, asyncssh.Error):
             pass
-        lines = [line.strip() for line in clean(self.greeting.decode("utf-8", "replace")).splitlines() if line.strip()]
+        lines = [
+            line.strip()
+            for line in sanitize_line(self.greeting.decode("utf-8", "replace")).splitlines()
+            if line.strip()
+        ]
         return lines[-1][:_SHOWN] if lines else ""
 
 
@@ -107,10 +111,10 @@ class RemoteCommand:
             "startup files, and ForceCommand in sshd_config",
         )
 
-    async def begin_timeout_error(self, seconds: float) -> Starved:
+    async def begin_timeout_error(self, seconds: float) -> NodeStarved:
         """Return the error for a login shell that did not get as far as the command in time."""
         answer = await self._answer()
-        return Starved(
+        return NodeStarved(
             self._node,
             f"the login shell of {self._user} on {self._node} did not get to our command within {seconds:.0f} s"
             + (f"; so far it answered {answer}" if answer else ""),

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sparkctl.model.log import LogLine
-from sparkctl.wire.logframes import Piece
+from sparkctl.wire.logframes import LogFragment
 
 LONGEST_LINE = 256 << 10  # bytes; of a longer line head and tail are kept, half of it each
 _HALF = LONGEST_LINE // 2
@@ -31,7 +31,7 @@ _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PartialLine:
     """The beginning of a line whose end has not come. ``missing`` counts characters already dropped of its middle."""
 
     stream: int
@@ -40,14 +40,14 @@ class Pending:
     tail: bytes = b""
     missing: int = 0
 
-    def plus(self, text: bytes) -> Pending:
+    def plus(self, text: bytes) -> PartialLine:
         """Return it with a further piece; memory stays within LONGEST_LINE and one piece."""
         if not self.tail and len(self.head) + len(text) <= LONGEST_LINE:
-            return Pending(self.stream, self.stamp, self.head + text)
+            return PartialLine(self.stream, self.stamp, self.head + text)
         whole = self.head[_HALF:] + self.tail + text
         cut = max(0, len(whole) - _HALF)
         dropped = len(whole[:cut].decode("utf-8", "replace"))
-        return Pending(self.stream, self.stamp, self.head[:_HALF], whole[cut:], self.missing + dropped)
+        return PartialLine(self.stream, self.stamp, self.head[:_HALF], whole[cut:], self.missing + dropped)
 
     def line(self, number: int) -> LogLine:
         """Return it as a line."""
@@ -63,7 +63,7 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class LogPosition:
     """How far a log was read: ``seen`` pieces since ``anchor`` (empty: since the reading's own beginning).
 
     ``opening`` is the stamp of the first of them, ``last`` the latest and ``seen_last`` how many carry that;
@@ -76,28 +76,28 @@ class Position:
     last: bytes
     seen_last: int
     lines: int
-    pending: tuple[Pending, ...] = ()
+    pending: tuple[PartialLine, ...] = ()
 
     @property
     def since(self) -> str | None:
         """The anchor as Docker takes it: unix seconds with nanoseconds. None: ask as the first time."""
         if not self.anchor:
             return None
-        whole, nanos = divmod(nanoseconds(self.anchor), 1_000_000_000)
+        whole, nanos = divmod(parse_timestamp_ns(self.anchor), 1_000_000_000)
         return f"{whole}.{nanos:09d}"
 
 
 @dataclass(slots=True)
-class LineJoiner:
+class LogLineAssembler:
     """Takes pieces in the order of the log, gives lines. ``gap``: the log does not reach back to where we were.
 
     ``repeatable``: the first request can be made again and brings the same beginning (one with a tail does not).
     """
 
-    position: Position | None = None
+    position: LogPosition | None = None
     repeatable: bool = True
     gap: bool = False
-    _pending: dict[int, Pending] = field(default_factory=dict)
+    _pending: dict[int, PartialLine] = field(default_factory=dict)
     _number: int = 0
     _anchor: bytes = b""
     _opening: bytes = b""
@@ -109,14 +109,14 @@ class LineJoiner:
     _skip: int = 0
     _fresh: bool = False
     _by_stamp: bool = False
-    _recent: deque[Piece] = field(default_factory=lambda: deque(maxlen=_REPEATED))
+    _recent: deque[LogFragment] = field(default_factory=lambda: deque(maxlen=_REPEATED))
     _highest: bytes = b""
 
     def __post_init__(self) -> None:
         if self.position is not None:
-            self.go_to(self.position)
+            self.resume_at(self.position)
 
-    def go_to(self, position: Position) -> None:
+    def resume_at(self, position: LogPosition) -> None:
         """Expect a stream that begins at ``position.anchor``, and skip what was seen of it."""
         self._pending = {pending.stream: pending for pending in position.pending}
         self._number, self._anchor, self._opening = position.lines, position.anchor, position.opening
@@ -127,7 +127,7 @@ class LineJoiner:
         self._recent.clear()
         self._highest = b""
 
-    def take(self, pieces: Sequence[Piece]) -> tuple[LogLine, ...]:
+    def add_fragments(self, pieces: Sequence[LogFragment]) -> tuple[LogLine, ...]:
         """Return the lines that ``pieces`` complete, without those already given out."""
         pieces = self._without_repeats(pieces)
         if self._skip:
@@ -148,7 +148,7 @@ class LineJoiner:
         self._note()
         return tuple(lines)
 
-    def _join(self, pieces: Sequence[Piece]) -> tuple[LogLine, ...]:
+    def _join(self, pieces: Sequence[LogFragment]) -> tuple[LogLine, ...]:
         lines: list[LogLine] = []
         pending, number = self._pending, self._number
         for stream, stamp, text, whole in pieces:
@@ -156,7 +156,7 @@ class LineJoiner:
                 number += 1
                 lines.append(LogLine(_stamp(stamp), text.decode("utf-8", "replace"), number, _STREAMS[stream]))
                 continue
-            begun = pending.pop(stream, None) or Pending(stream, stamp, b"")
+            begun = pending.pop(stream, None) or PartialLine(stream, stamp, b"")
             begun = begun.plus(text)
             if whole:
                 number += 1
@@ -186,7 +186,7 @@ class LineJoiner:
 
     def _settle(self) -> None:
         candidate = self._candidate
-        if candidate is None or nanoseconds(self._last) - nanoseconds(candidate) < _SETTLED:
+        if candidate is None or parse_timestamp_ns(self._last) - parse_timestamp_ns(candidate) < _SETTLED:
             return
         # the further pieces of an open line will carry its first stamp: the anchor must not pass it
         if all(pending.stamp >= candidate for pending in self._pending.values()):
@@ -195,7 +195,7 @@ class LineJoiner:
 
     def _note(self) -> None:
         if self._opening:
-            self.position = Position(
+            self.position = LogPosition(
                 self._anchor,
                 self._opening,
                 self._seen,
@@ -205,7 +205,7 @@ class LineJoiner:
                 tuple(self._pending.values()),
             )
 
-    def _without_repeats(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
+    def _without_repeats(self, pieces: Sequence[LogFragment]) -> Sequence[LogFragment]:
         """Leave out whole lines that came a moment ago, stamp and all. Parts of a long line may rightly be equal."""
         highest, is_in_order = self._highest, True
         for piece in pieces:
@@ -226,7 +226,7 @@ class LineJoiner:
             new.append(piece)
         return new
 
-    def _unseen(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
+    def _unseen(self, pieces: Sequence[LogFragment]) -> Sequence[LogFragment]:
         if self._fresh and pieces:
             self._fresh = False
             if pieces[0].stamp != self._opening:
@@ -239,7 +239,7 @@ class LineJoiner:
             return rest
         return self._later(pieces)
 
-    def _later(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
+    def _later(self, pieces: Sequence[LogFragment]) -> Sequence[LogFragment]:
         """Return the pieces after ``last``; this once the count from the anchor begins anew."""
         for index, piece in enumerate(pieces):
             if piece.stamp < self._last:
@@ -254,7 +254,7 @@ class LineJoiner:
         return ()
 
 
-def nanoseconds(stamp: bytes) -> int:
+def parse_timestamp_ns(stamp: bytes) -> int:
     """Return unix time in nanoseconds of ``2026-11-20T23:13:59.123456789Z``; 0 for what is no such stamp."""
     try:
         date = tuple(int(stamp[a:b]) for a, b in ((0, 4), (5, 7), (8, 10), (11, 13), (14, 16), (17, 19)))

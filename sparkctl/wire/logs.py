@@ -10,34 +10,34 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from urllib.parse import quote, urlencode
 
-from sparkctl.errors import DockerDown, NoSuchContainer
+from sparkctl.errors import ContainerNotFound, DockerUnavailable
 from sparkctl.model.log import LogLine
-from sparkctl.wire.docker import Docker
-from sparkctl.wire.docker_errors import refusal
-from sparkctl.wire.dockerway import SOCKET, down_silently
-from sparkctl.wire.link import ByteReader, Link
+from sparkctl.wire.docker import DockerClient
+from sparkctl.wire.docker_errors import error_for_response
+from sparkctl.wire.dockerway import DOCKER_SOCKET, no_response_error
+from sparkctl.wire.link import ByteReader, NodeConnection
 from sparkctl.wire.logframes import (
-    BrokenStream,
-    ChunkDecoder,
-    DaemonSays,
-    FrameParser,
-    PieceParser,
-    PlainDecoder,
-    TerminalParser,
+    ChunkedBody,
+    DaemonError,
+    FixedLengthBody,
+    FragmentParser,
+    InvalidLogStream,
+    MultiplexedParser,
+    RawStreamParser,
 )
-from sparkctl.wire.loglines import LineJoiner, Position
+from sparkctl.wire.loglines import LogLineAssembler, LogPosition
 
 _READ = 1 << 16  # small enough that one batch never holds up a screen
 _LONGEST_HEAD = 1 << 16
 _QUIET_LIMIT = 30.0  # seconds; a daemon that has the log on disk is never silent that long
 _OK = 200
 
-Lines = AsyncGenerator[
+LogBatches = AsyncGenerator[
     tuple[LogLine, ...], None
 ]  # for `aclosing`: one that is left alone keeps its channel until it is collected
 
 
-class LogFollower:
+class ContainerLogStream:
     """One container's log, read once or followed, and resumed by simply asking again.
 
     ``since`` (unix seconds) and ``tail`` (lines) say where the very first reading begins; ``position`` goes on where
@@ -47,12 +47,12 @@ class LogFollower:
 
     def __init__(
         self,
-        link: Link,
+        link: NodeConnection,
         container_id: str,
         *,
         since: float | None = None,
         tail: int | None = None,
-        position: Position | None = None,
+        position: LogPosition | None = None,
         on_gap: Callable[[], None] | None = None,
     ) -> None:
         self._link = link
@@ -61,19 +61,19 @@ class LogFollower:
         self._tail = tail
         self._on_gap = on_gap
         self._about: tuple[str, bool] | None = None
-        self._joiner = LineJoiner(position, repeatable=tail is None)
+        self._joiner = LogLineAssembler(position, repeatable=tail is None)
 
     @property
-    def position(self) -> Position | None:
+    def position(self) -> LogPosition | None:
         """How far the log was given out; None before the first piece."""
         return self._joiner.position
 
     @property
-    def gap(self) -> bool:
+    def has_gap(self) -> bool:
         """Tell whether lines were rotated away between the last break and the reading that followed it."""
         return self._joiner.gap
 
-    def follow(self) -> Lines:
+    def follow(self) -> LogBatches:
         """Yield lines as they come, in batches, until the container ends; go on from `position` when called again.
 
         Ends only at Docker's own end mark; ask Docker whether the container has really ended. Raises LinkLost or
@@ -81,11 +81,11 @@ class LogFollower:
         """
         return self._followed()
 
-    def read(self) -> Lines:
+    def read_available(self) -> LogBatches:
         """Yield the lines there are now, in batches; raises as `follow`."""
         return self._stream(follow=False)
 
-    async def _followed(self) -> Lines:
+    async def _followed(self) -> LogBatches:
         async with aclosing(self._stream(follow=True)) as batches:
             async for lines in batches:
                 yield lines
@@ -95,52 +95,52 @@ class LogFollower:
             async with aclosing(self._stream(follow=False)) as batches:
                 async for lines in batches:
                     yield lines
-        except NoSuchContainer:
+        except ContainerNotFound:
             if lines := self._joiner.finish():
                 yield lines
 
-    async def _stream(self, follow: bool) -> Lines:
-        api, terminal = await self._ask_about()
+    async def _stream(self, follow: bool) -> LogBatches:
+        api, terminal = await self._read_stream_format()
         path = f"/v{api}/containers/{quote(self._id, safe='')}/logs?{self._query(follow)}"
-        reader, writer = await self._link.open_unix(SOCKET)
+        reader, writer = await self._link.open_unix(DOCKER_SOCKET)
         try:
             writer.write(f"GET {path} HTTP/1.1\r\nHost: docker\r\n\r\n".encode("ascii"))
             await writer.drain()
-            body = _Body(self._link.node.name, reader, None if follow else _QUIET_LIMIT)
+            body = _HttpBody(self._link.node.name, reader, None if follow else _QUIET_LIMIT)
             await body.begin()
             if self._joiner.position is not None:
-                self._joiner.go_to(self._joiner.position)
-            async with aclosing(self._lines(body, TerminalParser() if terminal else FrameParser())) as batches:
+                self._joiner.resume_at(self._joiner.position)
+            async with aclosing(self._lines(body, RawStreamParser() if terminal else MultiplexedParser())) as batches:
                 async for lines in batches:
                     yield lines
             if not follow and (lines := self._joiner.finish()):
                 yield lines
-        except (BrokenStream, ConnectionError) as error:
-            raise _cut(self._link.node.name) from error
-        except DaemonSays as error:
-            raise refusal(self._link.node.name, _OK, error.text) from error
+        except (InvalidLogStream, ConnectionError) as error:
+            raise _stream_cut_error(self._link.node.name) from error
+        except DaemonError as error:
+            raise error_for_response(self._link.node.name, _OK, error.text) from error
         finally:
             writer.close()
 
-    async def _lines(self, body: _Body, parser: PieceParser) -> Lines:
+    async def _lines(self, body: _HttpBody, parser: FragmentParser) -> LogBatches:
         is_told = False
         while not body.done:
-            lines = self._joiner.take(parser.feed(await body.read()))
+            lines = self._joiner.add_fragments(parser.feed(await body.read_available()))
             if self._joiner.gap and not is_told and self._on_gap is not None:
                 is_told = True
                 self._on_gap()
             if lines:
                 yield lines
             await asyncio.sleep(0)  # bytes that have arrived already would never let anybody else run
-        if lines := self._joiner.take(parser.finish()):
+        if lines := self._joiner.add_fragments(parser.finish()):
             yield lines
 
-    async def _ask_about(self) -> tuple[str, bool]:
+    async def _read_stream_format(self) -> tuple[str, bool]:
         """Return the API version and whether the container has a terminal, which changes the stream's form."""
         if self._about is None:
-            docker = Docker(self._link)
-            container = await docker.inspect(self._id)
-            self._about = (await docker.api(), bool(container.tty))
+            docker = DockerClient(self._link)
+            container = await docker.inspect_container(self._id)
+            self._about = (await docker.api_version(), bool(container.tty))
         return self._about
 
     def _query(self, follow: bool) -> str:
@@ -155,7 +155,7 @@ class LogFollower:
         return urlencode(words)
 
 
-class _Body:
+class _HttpBody:
     """The answer's body. ``done`` at its proper end; every other end is an error."""
 
     def __init__(self, node: str, reader: ByteReader, limit: float | None) -> None:
@@ -163,7 +163,7 @@ class _Body:
         self._reader = reader
         self._limit = limit
         self._early = b""
-        self._decoder: ChunkDecoder | PlainDecoder = PlainDecoder(0)
+        self._decoder: ChunkedBody | FixedLengthBody = FixedLengthBody(0)
 
     @property
     def done(self) -> bool:
@@ -175,7 +175,7 @@ class _Body:
         while b"\r\n\r\n" not in head:
             head += await self._some()
             if len(head) > _LONGEST_HEAD:
-                raise BrokenStream("a head without an end")
+                raise InvalidLogStream("a head without an end")
         head, _, rest = head.partition(b"\r\n\r\n")
         self._decoder = _decoder(head)
         self._early = self._decoder.feed(rest)
@@ -183,10 +183,10 @@ class _Body:
         if status != _OK:
             said = b""
             while not self.done:
-                said += await self.read()
-            raise refusal(self._node, status, said.decode("utf-8", "replace"))
+                said += await self.read_available()
+            raise error_for_response(self._node, status, said.decode("utf-8", "replace"))
 
-    async def read(self) -> bytes:
+    async def read_available(self) -> bytes:
         """Return some of the body; b"" says nothing."""
         early, self._early = self._early, b""
         return early or self._decoder.feed(await self._some())
@@ -196,23 +196,23 @@ class _Body:
             async with asyncio.timeout(self._limit):
                 data = await self._reader.read(_READ)
         except TimeoutError as error:
-            raise down_silently(self._node, self._limit or 0.0) from error
+            raise no_response_error(self._node, self._limit or 0.0) from error
         if not data:
-            raise _cut(self._node)
+            raise _stream_cut_error(self._node)
         return data
 
 
-def _decoder(head: bytes) -> ChunkDecoder | PlainDecoder:
+def _decoder(head: bytes) -> ChunkedBody | FixedLengthBody:
     fields = dict(line.lower().split(b":", 1) for line in head.split(b"\r\n")[1:] if b":" in line)
     if b"chunked" in fields.get(b"transfer-encoding", b""):
-        return ChunkDecoder()
+        return ChunkedBody()
     length = fields.get(b"content-length", b"").strip()
     if not length.isdigit():
-        raise BrokenStream("a body without a length")
-    return PlainDecoder(int(length))
+        raise InvalidLogStream("a body without a length")
+    return FixedLengthBody(int(length))
 
 
-def _cut(node: str) -> DockerDown:
-    return DockerDown(
+def _stream_cut_error(node: str) -> DockerUnavailable:
+    return DockerUnavailable(
         node, f"Docker on {node} cut the log off: it was stopped or died", "on the node: sudo systemctl status docker"
     )

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from sparkctl.model.ask import Asker, Nobody
+from sparkctl.model.ask import NonInteractivePrompter, Prompter
 from sparkctl.model.node import Node
-from sparkctl.wire.link import Link
+from sparkctl.wire.link import NodeConnection
 
 
-def open_link(node: Node, asker: Asker | None = None) -> Link:
+def open_connection(node: Node, asker: Prompter | None = None) -> NodeConnection:
     """Return a link that is not connected yet. asyncssh is imported only for a node that needs it."""
     if node.is_local:
-        from sparkctl.wire.local import LocalLink
+        from sparkctl.wire.local import LocalConnection
 
-        return LocalLink(node)
-    from sparkctl.wire.lean import import_asyncssh
+        return LocalConnection(node)
+    from sparkctl.wire.lean import import_asyncssh_fast
 
-    import_asyncssh()
-    from sparkctl.wire.ssh import SshLink
+    import_asyncssh_fast()
+    from sparkctl.wire.ssh import SshConnection
 
-    return SshLink(node, asker if asker is not None else Nobody())
+    return SshConnection(node, asker if asker is not None else NonInteractivePrompter())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from sparkctl.errors import LinkLost, ProtocolViolation
+from sparkctl.errors import ConnectionLost, ProtocolViolation
 from sparkctl.wire.link import ByteReader, ByteWriter
 
-LARGEST_OUTPUT = 16 << 20  # bytes of stdout and of stderr each
+MAX_OUTPUT_BYTES = 16 << 20  # bytes of stdout and of stderr each
 _CHUNK = 1 << 16
 
 
@@ -15,7 +15,7 @@ class OutputTooLong(ProtocolViolation):
     """A command said more than anybody wants to hold in memory."""
 
 
-async def gather(
+async def communicate(
     writer: ByteWriter, stdout: ByteReader, stderr: ByteReader, stdin: bytes, name: str
 ) -> tuple[bytes, bytes]:
     """Feed ``stdin`` and read both outputs to their end. Raises OutputTooLong over 16 MiB."""
@@ -40,7 +40,7 @@ async def _feed(writer: ByteWriter, data: bytes) -> None:
             writer.write(data[start : start + _CHUNK])
             await writer.drain()
         writer.write_eof()
-    except (ConnectionError, LinkLost):
+    except (ConnectionError, ConnectionLost):
         return
 
 
@@ -50,6 +50,6 @@ async def _read_all(reader: ByteReader, name: str) -> bytes:
     while part := await reader.read(_CHUNK):
         parts.append(part)
         size += len(part)
-        if size > LARGEST_OUTPUT:
-            raise OutputTooLong(f"{name} wrote more than {LARGEST_OUTPUT >> 20} MiB")
+        if size > MAX_OUTPUT_BYTES:
+            raise OutputTooLong(f"{name} wrote more than {MAX_OUTPUT_BYTES >> 20} MiB")
     return b"".join(parts)

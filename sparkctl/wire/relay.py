@@ -11,21 +11,21 @@ from pathlib import Path
 from sparkctl.errors import SparkctlError
 from sparkctl.wire.link import ByteReader, ByteWriter
 
-Opener = Callable[[], Awaitable[tuple[ByteReader, ByteWriter]]]
+StreamOpener = Callable[[], Awaitable[tuple[ByteReader, ByteWriter]]]
 _CHUNK = 1 << 16
 
 
 class SocketRelay:
     """Listens on ``path``; each connection becomes one made by ``opener``, and ends when either side does."""
 
-    def __init__(self, directory: Path, opener: Opener) -> None:
+    def __init__(self, directory: Path, opener: StreamOpener) -> None:
         self.path = directory / "docker.sock"
         self._opener = opener
         self._server: asyncio.Server | None = None
         self._running: set[asyncio.Task[None]] = set()
 
     @classmethod
-    async def start(cls, opener: Opener) -> SocketRelay:
+    async def start(cls, opener: StreamOpener) -> SocketRelay:
         """Make the directory (0700: whoever can open the socket is root on the node) and listen."""
         directory = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="sparkctl-"))
         relay = cls(directory, opener)
@@ -54,9 +54,9 @@ class SocketRelay:
         except (SparkctlError, OSError):
             writer.transport.abort()
             return
-        up = asyncio.create_task(_pump(reader, far_writer))
+        up = asyncio.create_task(_copy_stream(reader, far_writer))
         try:
-            await _pump(far_reader, writer)
+            await _copy_stream(far_reader, writer)
         finally:
             up.cancel()
             await asyncio.gather(up, return_exceptions=True)
@@ -64,7 +64,7 @@ class SocketRelay:
             writer.close()
 
 
-async def _pump(reader: ByteReader, writer: ByteWriter) -> None:
+async def _copy_stream(reader: ByteReader, writer: ByteWriter) -> None:
     try:
         while data := await reader.read(_CHUNK):
             writer.write(data)

@@ -10,40 +10,41 @@ from pathlib import Path
 
 import asyncssh
 
-from sparkctl.errors import (
-    ForwardingForbidden,
-    LinkLost,
-    NodeError,
-    Starved,
-    Unreachable,
-)
-from sparkctl.model.ask import Asker, Nobody
+from sparkctl.errors import ConnectionLost, ForwardingForbidden, NodeError, NodeStarved, Unreachable
+from sparkctl.model.ask import NonInteractivePrompter, Prompter
 from sparkctl.model.node import Node, NodeState
 from sparkctl.wire import dockerway
-from sparkctl.wire.challenge import LoginQuestions
-from sparkctl.wire.channel import BROKEN, ChannelReader, ChannelWriter, HeldProcess
-from sparkctl.wire.flow import WINDOW, FlowSession
-from sparkctl.wire.link import ByteReader, ByteWriter, Completed, Held, LinkStatus, state_of
+from sparkctl.wire.challenge import LoginPrompter
+from sparkctl.wire.channel import CONNECTION_ERRORS, ChannelReader, ChannelWriter, SshProcess
+from sparkctl.wire.flow import WINDOW_BYTES, BoundedSession
+from sparkctl.wire.link import (
+    ByteReader,
+    ByteWriter,
+    CommandResult,
+    ConnectionStatus,
+    RemoteProcess,
+    node_state_for_error,
+)
 from sparkctl.wire.login_shell import RemoteCommand, remote_command
-from sparkctl.wire.output import gather
+from sparkctl.wire.output import communicate
 from sparkctl.wire.relay import SocketRelay
-from sparkctl.wire.sshconnect import Connection, Limits, connect
+from sparkctl.wire.sshconnect import JumpChain, LoginTimeouts, connect_through_jumps
 
-FIRST_PAUSE = 0.5
-LONGEST_PAUSE = 15.0
+MIN_BACKOFF = 0.5
+MAX_BACKOFF = 15.0
 _DIAL_STDIO = ("docker", "system", "dial-stdio")
 
 
-class SshLink:
+class SshConnection:
     """`Link` over asyncssh. Made cheaply; nothing happens before `connect`."""
 
-    def __init__(self, node: Node, asker: Asker | None = None, limits: Limits | None = None) -> None:
+    def __init__(self, node: Node, asker: Prompter | None = None, limits: LoginTimeouts | None = None) -> None:
         self.node = node
-        self._questions = LoginQuestions(node.name, asker if asker is not None else Nobody())
-        self._limits = limits if limits is not None else Limits()
-        self._status = LinkStatus(NodeState.UNKNOWN)
-        self._listeners: list[Callable[[LinkStatus], None]] = []
-        self._connection: Connection | None = None
+        self._questions = LoginPrompter(node.name, asker if asker is not None else NonInteractivePrompter())
+        self._limits = limits if limits is not None else LoginTimeouts()
+        self._status = ConnectionStatus(NodeState.UNKNOWN)
+        self._listeners: list[Callable[[ConnectionStatus], None]] = []
+        self._connection: JumpChain | None = None
         self._connecting = asyncio.Lock()
         self._returning: asyncio.Task[None] | None = None
         self._waiting = 0
@@ -52,11 +53,11 @@ class SshLink:
         self._by_stdio = False  # Docker through `docker system dial-stdio`, where sshd forwards no sockets
 
     @property
-    def status(self) -> LinkStatus:
+    def status(self) -> ConnectionStatus:
         """The state now, without looking."""
         return self._status
 
-    def on_status(self, listener: Callable[[LinkStatus], None]) -> Callable[[], None]:
+    def add_status_listener(self, listener: Callable[[ConnectionStatus], None]) -> Callable[[], None]:
         """Call ``listener`` at every change, from the event loop, until what is returned is called."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
@@ -67,12 +68,12 @@ class SshLink:
             if self._connection is not None:
                 return
             try:
-                self._connection = await connect(self.node, self._questions, self._on_lost, self._limits)
+                self._connection = await connect_through_jumps(self.node, self._questions, self._on_lost, self._limits)
             except NodeError as error:
-                self._publish(LinkStatus(state_of(error), error.message))
+                self._publish(ConnectionStatus(node_state_for_error(error), error.message))
                 raise
             self._by_stdio = False
-            self._publish(LinkStatus(NodeState.OK))
+            self._publish(ConnectionStatus(NodeState.OK))
 
     async def reconnect(self, give_up_after: float | None = None) -> None:
         """Try until connected, with jittered pauses of 0.5 s doubling to 15 s, each announced in ``status``.
@@ -81,7 +82,7 @@ class SshLink:
         `Untrusted` and `LoginRefused`.
         """
         if self._returning is None or self._returning.done() or self._returning.cancelling():
-            self._returning = asyncio.ensure_future(self._return(self._returning))
+            self._returning = asyncio.ensure_future(self._reconnect_until(self._returning))
         task = self._returning
         self._waiting += 1
         try:
@@ -94,7 +95,7 @@ class SshLink:
             if not self._waiting:
                 task.cancel()  # nobody waits for it any more
 
-    async def _return(self, before: asyncio.Task[None] | None) -> None:
+    async def _reconnect_until(self, before: asyncio.Task[None] | None) -> None:
         if before is not None:
             await asyncio.wait({before})  # given up by all who waited for it, and about to end
         attempt = 0
@@ -102,13 +103,13 @@ class SshLink:
             attempt += 1
             try:
                 return await self.connect()
-            except (Unreachable, Starved, LinkLost) as error:
+            except (Unreachable, NodeStarved, ConnectionLost) as error:
                 self._last_failure = error
-                pause = next_pause(attempt, random.random())  # noqa: S311 - spreads load, guards nothing
-                self._publish(LinkStatus(state_of(error), error.message, attempt, pause))
+                pause = backoff_seconds(attempt, random.random())  # noqa: S311 - spreads load, guards nothing
+                self._publish(ConnectionStatus(node_state_for_error(error), error.message, attempt, pause))
                 await asyncio.sleep(pause)
 
-    async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> Completed:
+    async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> CommandResult:
         """Run a command to its end; TimeoutError after ``timeout`` seconds, OutputTooLong over 16 MiB.
 
         Raises `CommandNotRun` where the login shell did not run it, `Starved` where it did not get to it in time.
@@ -119,14 +120,14 @@ class SshLink:
                 command = await self._start(argv)
                 stdin_writer = self._writer(command.process.stdin)
                 stdout, stderr = self._reader(command.stdout), self._reader(command.stderr)
-                output = await gather(stdin_writer, stdout, stderr, stdin, str(argv[0]))
+                output = await communicate(stdin_writer, stdout, stderr, stdin, str(argv[0]))
                 await command.process.wait_closed()
         except BaseException as error:
             if command is None:
                 raise
             is_late = isinstance(error, TimeoutError) and not command.stdout.has_begun
             late = await command.begin_timeout_error(timeout) if is_late else None
-            _end(command.process)
+            _kill_process(command.process)
             if late is not None:
                 raise late from error
             raise
@@ -134,11 +135,11 @@ class SshLink:
             raise self._lost(None)
         if not command.stdout.has_begun:
             raise await command.not_run_error()
-        return Completed(*output, command.process.exit_status)
+        return CommandResult(*output, command.process.exit_status)
 
-    async def hold(self, argv: Sequence[str]) -> Held:
+    async def start_process(self, argv: Sequence[str]) -> RemoteProcess:
         """Start a command and keep its stdin open."""
-        return HeldProcess(await self._start(argv), self._lost, self._is_dead, self._limits.begin)
+        return SshProcess(await self._start(argv), self._lost, self._is_dead, self._limits.begin)
 
     async def open_unix(self, path: str) -> tuple[ByteReader, ByteWriter]:
         """Open a unix socket on the node.
@@ -146,25 +147,29 @@ class SshLink:
         For Docker's socket the error says why it cannot be had: DockerDenied, DockerDown or ForwardingForbidden.
         Another socket raises ConnectionRefusedError.
         """
-        if path == dockerway.SOCKET and self._by_stdio:
-            return await self._dial_stdio()
+        if path == dockerway.DOCKER_SOCKET and self._by_stdio:
+            return await self._open_docker_stdio()
         try:
-            _, flow = await self._live().create_unix_connection(FlowSession, path, encoding=None, window=WINDOW)
+            _, flow = await self._open_connection().create_unix_connection(
+                BoundedSession, path, encoding=None, window=WINDOW_BYTES
+            )
         except asyncssh.ChannelOpenError as error:
             self._raise_if_lost(error)
-            if path != dockerway.SOCKET:
+            if path != dockerway.DOCKER_SOCKET:
                 raise ConnectionRefusedError(f"{self.node.name}: {path}: {error.reason}") from error
-            await dockerway.explain(self)
+            await dockerway.raise_socket_error(self)
             self._by_stdio = True
-            return await self._dial_stdio()
-        except BROKEN as error:
+            return await self._open_docker_stdio()
+        except CONNECTION_ERRORS as error:
             raise self._lost(error) from error
-        return self._streams(flow)
+        return self._wrap_streams(flow)
 
     async def open_tcp(self, host: str, port: int) -> tuple[ByteReader, ByteWriter]:
         """Open a TCP connection from the node; ConnectionRefusedError where nobody listens."""
         try:
-            _, flow = await self._live().create_connection(FlowSession, host, port, encoding=None, window=WINDOW)
+            _, flow = await self._open_connection().create_connection(
+                BoundedSession, host, port, encoding=None, window=WINDOW_BYTES
+            )
         except asyncssh.ChannelOpenError as error:
             self._raise_if_lost(error)
             if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
@@ -176,14 +181,14 @@ class SshLink:
                     "and `no-port-forwarding` forbid it, too",
                 ) from error
             raise ConnectionRefusedError(f"{host}:{port} on {self.node.name}: {error.reason}") from error
-        except BROKEN as error:
+        except CONNECTION_ERRORS as error:
             raise self._lost(error) from error
-        return self._streams(flow)
+        return self._wrap_streams(flow)
 
     async def docker_socket(self) -> Path:
         """Return a local socket, in a 0700 directory, each connection to which becomes one to the node's Docker."""
         if self._relay is None:
-            self._relay = await SocketRelay.start(lambda: self.open_unix(dockerway.SOCKET))
+            self._relay = await SocketRelay.start(lambda: self.open_unix(dockerway.DOCKER_SOCKET))
         return self._relay.path
 
     async def close(self) -> None:
@@ -197,11 +202,11 @@ class SshLink:
             await relay.close()
         if connection is not None:
             await connection.close()
-            self._publish(LinkStatus(NodeState.UNKNOWN))
+            self._publish(ConnectionStatus(NodeState.UNKNOWN))
 
     async def _start(self, argv: Sequence[str]) -> RemoteCommand:
         line, script = remote_command(argv)
-        ssh = self._live()
+        ssh = self._open_connection()
         try:
             process = await ssh.create_process(line, encoding=None)
         except asyncssh.ChannelOpenError as error:
@@ -211,17 +216,17 @@ class SshLink:
                 f"sshd on {self.node.name} opens no further session ({error.reason})",
                 "raise MaxSessions in /etc/ssh/sshd_config on the node, or do fewer things at once",
             ) from error
-        except BROKEN as error:
+        except CONNECTION_ERRORS as error:
             raise self._lost(error) from error
-        with contextlib.suppress(*BROKEN):  # reading its output raises the reason
+        with contextlib.suppress(*CONNECTION_ERRORS):  # reading its output raises the reason
             process.stdin.write(script)
         return RemoteCommand(process, self.node.name, str(ssh.get_extra_info("username")))
 
-    async def _dial_stdio(self) -> tuple[ByteReader, ByteWriter]:
+    async def _open_docker_stdio(self) -> tuple[ByteReader, ByteWriter]:
         command = await self._start(_DIAL_STDIO)
         return self._reader(command.stdout), ChannelWriter(command.process.stdin, self._lost)
 
-    def _live(self) -> asyncssh.SSHClientConnection:
+    def _open_connection(self) -> asyncssh.SSHClientConnection:
         if self._connection is None:
             raise self._lost(None)
         return self._connection.ssh
@@ -233,8 +238,8 @@ class SshLink:
         if self._is_dead():
             raise self._lost(error) from error
 
-    def _streams(self, session: object) -> tuple[ByteReader, ByteWriter]:
-        assert isinstance(session, FlowSession)
+    def _wrap_streams(self, session: object) -> tuple[ByteReader, ByteWriter]:
+        assert isinstance(session, BoundedSession)
         return self._reader(session), self._writer(session)
 
     def _reader(self, reader: ByteReader) -> ChannelReader:
@@ -243,35 +248,35 @@ class SshLink:
     def _writer(self, writer: ByteWriter) -> ChannelWriter:
         return ChannelWriter(writer, self._lost)
 
-    def _lost(self, error: BaseException | None) -> LinkLost:
+    def _lost(self, error: BaseException | None) -> ConnectionLost:
         known = self._status.detail if self._is_dead() else None  # why the connection ended, not what the channel saw
         detail = known or (str(error) if error is not None else "not connected")
-        return LinkLost(self.node.name, f"the connection to {self.node.name} was lost: {detail}")
+        return ConnectionLost(self.node.name, f"the connection to {self.node.name} was lost: {detail}")
 
     def _on_lost(self, error: Exception | None) -> None:
         """Called by asyncssh when a logged-in connection ends, also by our own close."""
         if self._connection is None:
             return
         self._connection = None
-        self._publish(LinkStatus(NodeState.UNREACHABLE, str(error) if error else "the node ended the connection"))
+        self._publish(ConnectionStatus(NodeState.UNREACHABLE, str(error) if error else "the node ended the connection"))
 
-    def _publish(self, status: LinkStatus) -> None:
+    def _publish(self, status: ConnectionStatus) -> None:
         self._status = status
         for listener in tuple(self._listeners):
             listener(status)
 
 
-def next_pause(attempt: int, chance: float) -> float:
+def backoff_seconds(attempt: int, chance: float) -> float:
     """Return the seconds to wait after the ``attempt``-th failure; ``chance`` in 0..1 shortens it by up to half."""
-    full = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(attempt - 1, 10))
+    full = min(MAX_BACKOFF, MIN_BACKOFF * 2.0 ** min(attempt - 1, 10))
     return float(full * (1.0 - 0.5 * chance))
 
 
-def _end(process: asyncssh.SSHClientProcess[bytes]) -> None:
+def _kill_process(process: asyncssh.SSHClientProcess[bytes]) -> None:
     """Kill what is running and close its channel; a node without signals sees its stdin and stdout go."""
     try:
         process.kill()
-    except (*BROKEN, OSError):
+    except (*CONNECTION_ERRORS, OSError):
         pass
     finally:
         process.close()

@@ -18,7 +18,7 @@ LARGEST_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class SshTarget:
     """How to reach one SSH server. ``alias`` is the name as written, ``host`` what it stands for.
 
     ``jump`` is the server to go through first (``user@host:port``, several with commas), ``proxy`` an own command.
@@ -58,7 +58,7 @@ class Route:
         return shlex.join([*words, self.target])
 
 
-def config_files() -> list[Path]:
+def ssh_config_files() -> list[Path]:
     """Return the ssh configs that exist, the user's first: what is said first counts.
 
     Raises InvalidInput for one that is a FIFO or the like: reading it would never end.
@@ -67,7 +67,7 @@ def config_files() -> list[Path]:
     return [file for file in candidates if _is_readable(file)]
 
 
-def resolve(
+def resolve_target(
     alias: str,
     *,
     user: str | None = None,
@@ -75,14 +75,14 @@ def resolve(
     identity: str | None = None,
     jump: str | None = None,
     known_hosts: str | None = None,
-) -> Route:
+) -> SshTarget:
     """Return the route to ``alias``; what is given here wins over the ssh config. Reads files, opens nothing.
 
     Raises InvalidInput where the ssh config or a named key file cannot be read.
     """
     try:
         options = asyncssh.SSHClientConnectionOptions(
-            config=[str(file) for file in config_files()],
+            config=[str(file) for file in ssh_config_files()],
             host=alias,
             port=port if port is not None else (),
             username=user if user is not None else (),
@@ -95,7 +95,7 @@ def resolve(
     via = jump if jump is not None else cast("str | None", config.get("ProxyJump"))
     proxy = () if jump is not None else tuple(options.proxy_command or ())
     host = str(options.host)
-    return Route(
+    return SshTarget(
         alias=alias,
         host=host,
         port=int(options.port),
@@ -133,7 +133,7 @@ def _is_key_file(path: Path) -> bool:
     return os.access(path, os.R_OK)
 
 
-def hop_words(text: str) -> tuple[str, str | None, int | None]:
+def parse_jump_host(text: str) -> tuple[str, str | None, int | None]:
     """Split ``user@host:port`` of a jump into host, user and port. ``[::1]:22`` and a bare IPv6 address are taken.
 
     Raises InvalidInput for a port that is none.

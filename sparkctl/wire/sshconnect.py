@@ -21,13 +21,13 @@ from sparkctl.errors import (
     raise_if_debugging,
 )
 from sparkctl.files import refuse_irregular
-from sparkctl.model.ask import ConfirmHostKey
+from sparkctl.model.ask import HostKeyQuestion
 from sparkctl.model.node import Node
-from sparkctl.model.text import clean, shorten
+from sparkctl.model.text import sanitize_line, truncate_text
 from sparkctl.wire import hostkeys, ssherrors
-from sparkctl.wire.challenge import LoginQuestions, Questioning
-from sparkctl.wire.dial import dial
-from sparkctl.wire.sshconfig import Route, config_files, hop_words, resolve
+from sparkctl.wire.challenge import KeyboardInteractive, LoginPrompter
+from sparkctl.wire.dial import connect_tcp
+from sparkctl.wire.sshconfig import SshTarget, parse_jump_host, resolve_target, ssh_config_files
 
 CONNECT_LIMIT = 8.0  # seconds for name and TCP
 LOGIN_LIMIT = 8.0  # seconds from TCP to logged in
@@ -43,7 +43,7 @@ OnLost = Callable[[Exception | None], None]
 
 
 @dataclass(slots=True)
-class Connection:
+class JumpChain:
     """A logged-in connection and the jump connections under it, nearest to us first."""
 
     ssh: asyncssh.SSHClientConnection
@@ -57,7 +57,7 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LoginTimeouts:
     """Seconds; tests have less patience than operators."""
 
     connect: float = CONNECT_LIMIT
@@ -66,10 +66,12 @@ class Limits:
     begin: float = BEGIN_LIMIT
 
 
-async def connect(node: Node, questions: LoginQuestions, on_lost: OnLost, limits: Limits) -> Connection:
+async def connect_through_jumps(
+    node: Node, questions: LoginPrompter, on_lost: OnLost, limits: LoginTimeouts
+) -> JumpChain:
     """Return a connection to ``node``, through its jump hosts. Raises the NodeError that says what is wrong."""
     questions.begin()
-    route = resolve(
+    route = resolve_target(
         node.host,
         user=node.user,
         port=node.port,
@@ -79,38 +81,42 @@ async def connect(node: Node, questions: LoginQuestions, on_lost: OnLost, limits
     )
     under: list[asyncssh.SSHClientConnection] = []
     try:
-        via = await _cross(node, route, questions, limits, under)
+        via = await _connect_jump_hosts(node, route, questions, limits, under)
         ssh = await _Hop(node, route, questions, limits, "").open(via, on_lost)
     except BaseException:
         for jump in reversed(under):
             jump.abort()
         raise
-    return Connection(ssh, under)
+    return JumpChain(ssh, under)
 
 
-async def _cross(
-    node: Node, route: Route, questions: LoginQuestions, limits: Limits, under: list[asyncssh.SSHClientConnection]
+async def _connect_jump_hosts(
+    node: Node,
+    route: SshTarget,
+    questions: LoginPrompter,
+    limits: LoginTimeouts,
+    under: list[asyncssh.SSHClientConnection],
 ) -> asyncssh.SSHClientConnection | None:
     """Open the jump hosts of ``route`` one through the other, adding them to ``under``; return the last."""
     if route.jump is None:
         return None
     via: asyncssh.SSHClientConnection | None = None
     for text in route.jump.split(","):
-        host, user, port = hop_words(text.strip())
-        hop = resolve(host, user=user, port=port, known_hosts=node.known_hosts)
+        host, user, port = parse_jump_host(text.strip())
+        hop = resolve_target(host, user=user, port=port, known_hosts=node.known_hosts)
         if len(under) >= _MOST_HOPS:
             raise InvalidInput(f"{node.name}: more than {_MOST_HOPS} jump hosts", "does ProxyJump lead in a circle?")
         if via is None:
-            via = await _cross(node, hop, questions, limits, under)
+            via = await _connect_jump_hosts(node, hop, questions, limits, under)
         via = await _Hop(node, replace(hop, jump=None), questions, limits, f"jump host {host}: ").open(via, _ignore)
         under.append(via)
     return via
 
 
-class _Greeter(asyncssh.SSHClient):
+class _LoginClient(asyncssh.SSHClient):
     """Notes how far a connection came, and which key it was shown; passes on what the server asks."""
 
-    def __init__(self, on_lost: OnLost, questioning: Questioning, limit: float) -> None:
+    def __init__(self, on_lost: OnLost, questioning: KeyboardInteractive, limit: float) -> None:
         self.connection: asyncssh.SSHClientConnection | None = None
         self.offered: asyncssh.SSHKey | None = None
         self.logged_in = False
@@ -120,14 +126,14 @@ class _Greeter(asyncssh.SSHClient):
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
         self.connection = conn
-        self.questioning.allow(self._limit)
+        self.questioning.extend_timeout(self._limit)
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         self.offered = key
         return False
 
     def kbdint_auth_requested(self) -> str | None:
-        return self.questioning.submethods()
+        return self.questioning.offered_submethods()
 
     async def kbdint_challenge_received(
         self, name: str, instructions: str, lang: str, prompts: Sequence[tuple[str, bool]]
@@ -155,19 +161,19 @@ class _Hop:
     """One server on the way. ``where`` begins every sentence about it; empty for the node itself."""
 
     node: Node
-    route: Route
-    questions: LoginQuestions
-    limits: Limits
+    route: SshTarget
+    questions: LoginPrompter
+    limits: LoginTimeouts
     where: str
 
     async def open(self, via: asyncssh.SSHClientConnection | None, on_lost: OnLost) -> asyncssh.SSHClientConnection:
         """Connect; ask once about an unknown key, and then take that very key and no other."""
         try:
             return await self._attempt(via, on_lost, None)
-        except _Unknown as unknown:
+        except _UnknownKeyOffered as unknown:
             key, error = unknown.key, unknown.error
-        question = ConfirmHostKey(self.node.name, self.route.host, hostkeys.fingerprint(key))
-        if not await self.questions.asker.confirm(question):
+        question = HostKeyQuestion(self.node.name, self.route.host, hostkeys.fingerprint(key))
+        if not await self.questions.asker.ask_yes_no(question):
             raise error
         ssh = await self._attempt(via, on_lost, key)
         if self.route.known_hosts:
@@ -179,31 +185,31 @@ class _Hop:
     ) -> asyncssh.SSHClientConnection:
         files = self.route.known_hosts + self.route.global_known_hosts
         try:
-            known = hostkeys.look_up(files, self.route.trust, self.route.port)
+            known = hostkeys.find_known_keys(files, self.route.trust, self.route.port)
         except OSError as error:
             raise ssherrors.unreadable_known_hosts(self.node.name, self.where, error) from error
         try:
             _refuse_irregular_keys(self.route)
         except OSError as error:
             raise ssherrors.unusable_key_file(self.node.name, self.where, error) from error
-        questioning = Questioning(self.questions, self.route.host, self.limits.login)
-        greeter = _Greeter(on_lost, questioning, self.limits.login)
+        questioning = KeyboardInteractive(self.questions, self.route.host, self.limits.login)
+        greeter = _LoginClient(on_lost, questioning, self.limits.login)
         sock = await self._dial() if via is None and not self.route.proxy else None
         try:
             return await self._login(greeter, sock, via, known, accepted)
         except asyncssh.HostKeyNotVerifiable as error:
-            raise self._distrust(greeter.offered, known, accepted, error) from error
+            raise self._host_key_error(greeter.offered, known, accepted, error) from error
         except asyncssh.PermissionDenied as error:
-            raise self._refused(greeter) from error
+            raise self._login_refused_error(greeter) from error
         except asyncssh.ChannelOpenError as error:
             reason = f"{self.where}the jump host cannot reach {self.route.host}:{self.route.port} ({error.reason})"
             raise Unreachable(self.node.name, reason, "check the address as the jump host sees it") from error
         except asyncssh.KeyExchangeFailed as error:
-            raise self._no_common_ground(error) from error
+            raise self._algorithm_error(error) from error
         except (asyncssh.DisconnectError, TimeoutError, OSError) as error:
             if greeter.heard_banner and isinstance(error, TimeoutError) and await _is_agent_silent():
                 raise ssherrors.silent_agent(self.node.name, self.where) from error
-            raise self._fell_silent(greeter, error) from error
+            raise self._silence_error(greeter, error) from error
         except asyncssh.KeyImportError as error:
             raise LoginRefused(self.node.name, f"{self.where}a key cannot be read: {error}") from error
         except SparkctlError:
@@ -218,16 +224,16 @@ class _Hop:
         bind = (route.bind, 0) if route.bind else None
         try:
             async with asyncio.timeout(self.limits.connect):
-                return await dial(route.host, route.port, route.family, bind)
+                return await connect_tcp(route.host, route.port, route.family, bind)
         except OSError as error:
             raise ssherrors.tcp_error(self.node.name, route, error, self.where) from error
 
     async def _login(
         self,
-        greeter: _Greeter,
+        greeter: _LoginClient,
         sock: socket.socket | None,
         via: asyncssh.SSHClientConnection | None,
-        known: hostkeys.KnownKeys,
+        known: hostkeys.KnownHostKeys,
         accepted: asyncssh.SSHKey | None,
     ) -> asyncssh.SSHClientConnection:
         route = self.route
@@ -235,12 +241,12 @@ class _Hop:
         if not route.proxy:
             through["proxy_command"] = None
         # asyncssh's own login timer would not wait for who answers a question; this limit also covers a jump or a proxy
-        async with asyncio.timeout(self.limits.connect + self.limits.login) as greeter.questioning.patience:
+        async with asyncio.timeout(self.limits.connect + self.limits.login) as greeter.questioning.login_timeout:
             return await asyncssh.connect(
                 route.alias,
                 route.port,
                 username=route.user,
-                config=[str(file) for file in config_files()],
+                config=[str(file) for file in ssh_config_files()],
                 tunnel=via,
                 client_factory=lambda: greeter,
                 known_hosts=known.for_asyncssh(accepted),
@@ -258,10 +264,10 @@ class _Hop:
                 **through,
             )
 
-    def _distrust(
+    def _host_key_error(
         self,
         offered: asyncssh.SSHKey | None,
-        known: hostkeys.KnownKeys,
+        known: hostkeys.KnownHostKeys,
         accepted: asyncssh.SSHKey | None,
         error: asyncssh.HostKeyNotVerifiable,
     ) -> Exception:
@@ -272,19 +278,19 @@ class _Hop:
             known = replace(known, exact=(accepted,))
         if known.exact:
             return ssherrors.changed_key(name, self.route, self.where, offered, known)
-        return _Unknown(offered, ssherrors.unknown_key(name, self.route, self.where, offered))
+        return _UnknownKeyOffered(offered, ssherrors.unknown_key(name, self.route, self.where, offered))
 
-    def _refused(self, greeter: _Greeter) -> LoginRefused:
+    def _login_refused_error(self, greeter: _LoginClient) -> LoginRefused:
         name, methods, asked = self.node.name, greeter.methods, greeter.questioning
         if asked.was_cancelled:
-            return ssherrors.not_answered(name, self.route, self.where)
+            return ssherrors.prompt_cancelled_error(name, self.route, self.where)
         if asked.was_asked:
-            return ssherrors.not_taken(name, self.route, self.where)
+            return ssherrors.answer_rejected_error(name, self.route, self.where)
         if asked.is_refused and "publickey" not in methods:
-            return ssherrors.nobody_to_ask(name, self.route, self.where)
-        return ssherrors.login_refused(name, self.route, self.where, methods)
+            return ssherrors.no_prompter_error(name, self.route, self.where)
+        return ssherrors.login_refused_error(name, self.route, self.where, methods)
 
-    def _fell_silent(self, greeter: _Greeter, error: Exception) -> NodeError:
+    def _silence_error(self, greeter: _LoginClient, error: Exception) -> NodeError:
         if greeter.questioning.was_asked and not isinstance(error, TimeoutError):
             return ssherrors.waited_too_long(self.node.name, self.route, self.where)
         proxy_failed = bool(self.route.proxy) and not greeter.heard_banner
@@ -297,26 +303,26 @@ class _Hop:
             if isinstance(error, (asyncssh.ProtocolError, asyncssh.ProtocolNotSupported)):
                 return ssherrors.no_proper_ssh(self.node.name, self.route, self.where, error)
             closed = "timeout" not in str(error).lower() and not isinstance(error, TimeoutError)
-            return ssherrors.silent(self.node.name, self.route, self.where, closed)
+            return ssherrors.no_banner_error(self.node.name, self.route, self.where, closed)
         if isinstance(error, TimeoutError) or "timeout" in str(error).lower():
-            return ssherrors.sluggish(self.node.name, self.route, self.where, self.limits.login)
+            return ssherrors.login_timeout_error(self.node.name, self.route, self.where, self.limits.login)
         hint = f"try it by hand: {self.route.ssh_command}"
-        reason = shorten(clean(str(error)), 200)
+        reason = truncate_text(sanitize_line(str(error)), 200)
         return Unreachable(self.node.name, f"{self.where}{self.route.host} broke off the login: {reason}", hint)
 
-    def _no_common_ground(self, error: Exception) -> Unreachable:
+    def _algorithm_error(self, error: Exception) -> Unreachable:
         hint = f"see what both sides offer: {self.route.ssh_command} -v"
         return Unreachable(self.node.name, f"{self.where}{self.route.host}: no common SSH algorithm: {error}", hint)
 
     def _remember(self, line: str) -> None:
         file = self.route.known_hosts[0]
         try:
-            hostkeys.remember(file, line)
+            hostkeys.append_known_host(file, line)
         except OSError as error:
             raise InvalidInput(f"{file} cannot be written: {error.strerror}", f"add this line to it: {line}") from error
 
 
-class _Unknown(Exception):
+class _UnknownKeyOffered(Exception):
     """Carries the key that was offered out of an attempt."""
 
     def __init__(self, key: asyncssh.SSHKey, error: UnknownHostKey) -> None:
@@ -325,7 +331,7 @@ class _Unknown(Exception):
         self.error = error
 
 
-def _credentials(route: Route) -> dict[str, object]:
+def _credentials(route: SshTarget) -> dict[str, object]:
     """Return the options that say which keys may be tried. An encrypted key file is left to the agent."""
     options: dict[str, object] = {"client_keys": [str(path) for path in route.identities], "ignore_encrypted": True}
     if route.identities_only:
@@ -348,7 +354,7 @@ async def _is_agent_silent() -> bool:
     return False
 
 
-def _refuse_irregular_keys(route: Route) -> None:
+def _refuse_irregular_keys(route: SshTarget) -> None:
     """Raise OSError for a key file, or one beside it that asyncssh reads too, which is a FIFO or the like."""
     for path in route.identities or ssherrors.default_keys():
         for beside in ("", ".pub", "-cert.pub"):

@@ -11,23 +11,23 @@ import asyncssh
 
 from sparkctl.errors import (
     ChangedHostKey,
+    HostKeyUntrusted,
     LoginRefused,
     NodeError,
-    Starved,
+    NodeStarved,
     UnknownHostKey,
     Unreachable,
-    Untrusted,
 )
-from sparkctl.model.text import clean, shorten
+from sparkctl.model.text import sanitize_line, truncate_text
 from sparkctl.wire import hostkeys
-from sparkctl.wire.sshconfig import Route
+from sparkctl.wire.sshconfig import SshTarget
 
 DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
 _NO_ROUTE = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN}
 _PING_HINT = "is it switched on, and on this network? try: "
 
 
-def tcp_error(node: str, route: Route, error: OSError, where: str) -> NodeError:
+def tcp_error(node: str, route: SshTarget, error: OSError, where: str) -> NodeError:
     """Return the error for a TCP connection that did not come about."""
     place = f"{where}{route.host}:{route.port}"
     if isinstance(error, socket.gaierror):
@@ -43,10 +43,10 @@ def tcp_error(node: str, route: Route, error: OSError, where: str) -> NodeError:
     return Unreachable(node, f"{place}: {error.strerror or error}", _PING_HINT + f"ping {route.host}")
 
 
-def silent(node: str, route: Route, where: str, closed: bool) -> Starved:
+def no_banner_error(node: str, route: SshTarget, where: str, closed: bool) -> NodeStarved:
     """Return the error for a TCP connection on which no SSH server spoke."""
     what = "closes connections before an SSH greeting" if closed else "takes connections and does not greet as SSH does"
-    return Starved(
+    return NodeStarved(
         node,
         f"{where}{route.host}:{route.port} {what}: the machine is probably out of memory, or something else listens there",
         f"see what it says: {route.ssh_command}   An SSH server may come back by itself; otherwise look at the machine's "
@@ -54,9 +54,9 @@ def silent(node: str, route: Route, where: str, closed: bool) -> Starved:
     )
 
 
-def sluggish(node: str, route: Route, where: str, limit: float) -> Starved:
+def login_timeout_error(node: str, route: SshTarget, where: str, limit: float) -> NodeStarved:
     """Return the error for an SSH server that spoke and did not finish the login."""
-    return Starved(
+    return NodeStarved(
         node,
         f"{where}{route.host}:{route.port} began the login and did not finish it within {limit:g} s: "
         "the machine is probably out of memory, or large packets are lost on the way",
@@ -74,7 +74,7 @@ def silent_agent(node: str, where: str) -> Unreachable:
     )
 
 
-def unknown_key(node: str, route: Route, where: str, key: asyncssh.SSHKey) -> UnknownHostKey:
+def unknown_key(node: str, route: SshTarget, where: str, key: asyncssh.SSHKey) -> UnknownHostKey:
     """Return the error for a host of which no key is known."""
     seen = hostkeys.fingerprint(key)
     return UnknownHostKey(
@@ -86,11 +86,13 @@ def unknown_key(node: str, route: Route, where: str, key: asyncssh.SSHKey) -> Un
     )
 
 
-def changed_key(node: str, route: Route, where: str, key: asyncssh.SSHKey, known: hostkeys.KnownKeys) -> ChangedHostKey:
+def changed_key(
+    node: str, route: SshTarget, where: str, key: asyncssh.SSHKey, known: hostkeys.KnownHostKeys
+) -> ChangedHostKey:
     """Return the error for a host that offers another key than the one we know; both fingerprints are in it."""
     offered = f"{hostkeys.key_type(key)} {hostkeys.fingerprint(key)}"
     expected = ", ".join(f"{hostkeys.key_type(old)} {hostkeys.fingerprint(old)}" for old in known.exact)
-    name = hostkeys.host_name(route.trust, route.port)
+    name = hostkeys.known_hosts_name(route.trust, route.port)
     return ChangedHostKey(
         node,
         f"{where}the host key of {route.host} has changed: known is {expected}, offered is {offered}. "
@@ -100,7 +102,7 @@ def changed_key(node: str, route: Route, where: str, key: asyncssh.SSHKey, known
     )
 
 
-def revoked_key(node: str, route: Route, where: str) -> ChangedHostKey:
+def revoked_key(node: str, route: SshTarget, where: str) -> ChangedHostKey:
     """Return the error for a key that known_hosts marks as revoked."""
     files = " or ".join(str(file) for file in route.known_hosts + route.global_known_hosts if file.is_file())
     return ChangedHostKey(
@@ -125,30 +127,30 @@ _CERTIFICATE_TROUBLE = (
 )
 
 
-def unverified_key(node: str, route: Route, where: str, reason: str) -> Untrusted:
+def unverified_key(node: str, route: SshTarget, where: str, reason: str) -> HostKeyUntrusted:
     """Return the error for a host key that asyncssh refused for ``reason`` before it asked about the key."""
     if "revoked" in reason:
         return revoked_key(node, route, where)
     for mark, what, hint in _CERTIFICATE_TROUBLE:
         if reason.startswith(mark):
-            return Untrusted(node, f"{where}the certificate of the host key of {route.host} {what}", hint)
-    message = f"{where}the host key of {route.host} cannot be verified: {clean(reason)}"
-    return Untrusted(node, message, f"see what ssh says of it: {route.ssh_command} -v")
+            return HostKeyUntrusted(node, f"{where}the certificate of the host key of {route.host} {what}", hint)
+    message = f"{where}the host key of {route.host} cannot be verified: {sanitize_line(reason)}"
+    return HostKeyUntrusted(node, message, f"see what ssh says of it: {route.ssh_command} -v")
 
 
-def no_proper_ssh(node: str, route: Route, where: str, error: Exception) -> Unreachable:
+def no_proper_ssh(node: str, route: SshTarget, where: str, error: Exception) -> Unreachable:
     """Return the error for a server that sends what no SSH server sends."""
-    what = clean(str(error)).strip() or type(error).__name__
+    what = sanitize_line(str(error)).strip() or type(error).__name__
     return Unreachable(
         node,
-        f"{where}{route.host}:{route.port} speaks no proper SSH ({shorten(what, 120)})",
+        f"{where}{route.host}:{route.port} speaks no proper SSH ({truncate_text(what, 120)})",
         f"see what listens there: {route.ssh_command}",
     )
 
 
-def unreadable_known_hosts(node: str, where: str, error: OSError) -> Untrusted:
+def unreadable_known_hosts(node: str, where: str, error: OSError) -> HostKeyUntrusted:
     """Return the error for a known_hosts that is no file, or none of a size that one has."""
-    return Untrusted(
+    return HostKeyUntrusted(
         node,
         f"{where}{error.filename} cannot be read: {error.strerror}",
         "no host key can be checked with it: put your known_hosts back, or name another in the config",
@@ -162,7 +164,7 @@ def unusable_key_file(node: str, where: str, error: OSError) -> LoginRefused:
     )
 
 
-def login_refused(node: str, route: Route, where: str, methods: tuple[str, ...]) -> LoginRefused:
+def login_refused_error(node: str, route: SshTarget, where: str, methods: tuple[str, ...]) -> LoginRefused:
     """Return the error for a server that let none of our keys in. ``methods`` are those the server takes."""
     tried = [path for path in route.identities or default_keys() if path.is_file()]
     locked = [path for path in tried if _is_locked(path)]
@@ -193,23 +195,23 @@ def login_refused(node: str, route: Route, where: str, methods: tuple[str, ...])
 _AGAIN = "connect anew to be asked once more: `r` in the panel, or the verb again"
 
 
-def not_answered(node: str, route: Route, where: str) -> LoginRefused:
+def prompt_cancelled_error(node: str, route: SshTarget, where: str) -> LoginRefused:
     """Return the error for a login whose question the operator did not answer."""
     message = f"{where}the login was cancelled: what {route.host} asked was not answered"
     return LoginRefused(node, message, _AGAIN)
 
 
-def not_taken(node: str, route: Route, where: str) -> LoginRefused:
+def answer_rejected_error(node: str, route: SshTarget, where: str) -> LoginRefused:
     """Return the error for answers that were wrong."""
     return LoginRefused(node, f"{where}{route.host} does not let {route.user} in with what was answered", _AGAIN)
 
 
-def waited_too_long(node: str, route: Route, where: str) -> LoginRefused:
+def waited_too_long(node: str, route: SshTarget, where: str) -> LoginRefused:
     """Return the error for a server that hung up while, or after, it had asked."""
     return LoginRefused(node, f"{where}{route.host} asked something and ended the login before it was through", _AGAIN)
 
 
-def nobody_to_ask(node: str, route: Route, where: str) -> LoginRefused:
+def no_prompter_error(node: str, route: SshTarget, where: str) -> LoginRefused:
     """Return the error for a server that wants more than a key where nobody is asked, or not again."""
     return LoginRefused(
         node,
@@ -238,7 +240,7 @@ def _short(path: Path) -> str:
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
-def _file_option(route: Route) -> str:
+def _file_option(route: SshTarget) -> str:
     usual = Path.home() / ".ssh" / "known_hosts"
     if not route.known_hosts or route.known_hosts[0] == usual:
         return ""

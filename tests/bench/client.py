@@ -12,23 +12,23 @@ import sys
 import time
 
 from sparkctl.core.config import find_node, load_config
-from sparkctl.core.history import History
+from sparkctl.core.history import OperationHistory
 from sparkctl.core.paths import state_dir
-from sparkctl.model.ask import Nobody
+from sparkctl.model.ask import NonInteractivePrompter
 from sparkctl.model.events import LogArrived
 from sparkctl.model.node import Node
-from sparkctl.operations.logs import LogsRequest, logs
-from sparkctl.operations.stream import Context
-from sparkctl.wire.logs import LogFollower
-from sparkctl.wire.open import open_link
+from sparkctl.operations.logs import ShowLog, show_log
+from sparkctl.operations.stream import CommandContext
+from sparkctl.wire.logs import ContainerLogStream
+from sparkctl.wire.open import open_connection
 
 
 async def count(node: Node, container: str) -> dict[str, object]:
     """Return lines, seconds from the connect to the last line, and the CPU seconds of it. Any line missing raises."""
-    link = open_link(node, Nobody())
+    link = open_connection(node, NonInteractivePrompter())
     begun, processor, lines = time.perf_counter(), time.process_time(), 0
     await link.connect()
-    async for batch in LogFollower(link, container).read():
+    async for batch in ContainerLogStream(link, container).read_available():
         for line in batch:
             lines += 1
             if not line.text.startswith(f"{lines:08d} "):
@@ -45,8 +45,8 @@ async def count(node: Node, container: str) -> dict[str, object]:
 async def lag(node: Node, container: str, wanted: int) -> dict[str, object]:
     """Return the nanoseconds from writing in the container to the event here, by line."""
     lags: list[int] = []
-    request = LogsRequest(container, [node], follow=True, tail=0)
-    async for event in logs(Context(History(state_dir()), "bench"), request):
+    request = ShowLog(container, [node], follow=True, tail=0)
+    async for event in show_log(CommandContext(OperationHistory(state_dir()), "bench"), request):
         if isinstance(event, LogArrived):
             now = time.time_ns()
             lags += [now - int(line.text) for line in event.lines]

@@ -8,8 +8,8 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 
-from sparkctl.core.diagnosing import Diagnosing
-from sparkctl.core.logfile import BLOCK, Bytes, blocks
+from sparkctl.core.diagnosing import LogDiagnoser
+from sparkctl.core.logfile import BLOCK, ByteSource, read_line_blocks
 from tests.bench.figures import Goal, LoadMeter, Report, Series, interleaved
 
 ROUNDS, LINES, STREAM = 7, 200_000, 2 << 30  # bytes
@@ -91,7 +91,7 @@ def _rate_of(log: bytes, read: Callable[[bytes], int]) -> Callable[[], float]:
 
 
 def _diagnose(log: bytes) -> int:
-    found = _through(io.BytesIO(log)).result()
+    found = _through(io.BytesIO(log)).build_diagnosis()
     if not found.ready or found.verdict is not None:
         raise RuntimeError(f"a healthy log is told to be none: {found.verdict}")
     return found.lines
@@ -108,9 +108,9 @@ def _bare(log: bytes) -> int:
     return lines
 
 
-def _through(source: Bytes) -> Diagnosing:
-    reading = Diagnosing()
-    for block in blocks(source, "bench"):
+def _through(source: ByteSource) -> LogDiagnoser:
+    reading = LogDiagnoser()
+    for block in read_line_blocks(source, "bench"):
         reading.feed_block(block)
     return reading
 

@@ -17,15 +17,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from sparkctl.core.config import load_config
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
-from sparkctl.core.recording import read
-from sparkctl.model.ask import Asker
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
+from sparkctl.core.recording import read_recording
+from sparkctl.model.ask import Prompter
 from sparkctl.model.events import Event, SampleArrived
 from sparkctl.model.phase import Phase
-from sparkctl.tui.app import Panel
-from sparkctl.tui.logs import Logs
-from sparkctl.tui.setup import Setup
+from sparkctl.tui.app import PanelApp
+from sparkctl.tui.logs import LogScreen
+from sparkctl.tui.setup import PanelOptions
 
 EVERY = 0.1
 SPEED = 80.0
@@ -38,10 +38,10 @@ def resident() -> float:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:")) / 1024
 
 
-class Watched(Panel):
+class Watched(PanelApp):
     """Ends when it has come as far as ``until``."""
 
-    def __init__(self, setup: Setup, until: float, report: Path) -> None:
+    def __init__(self, setup: PanelOptions, until: float, report: Path) -> None:
         super().__init__(setup)
         self._until, self._report = until, report
         self._seen: list[tuple[float, float]] = []
@@ -70,8 +70,8 @@ class Reading(Watched):
     """Opens the log of the first instance that is ready."""
 
     def _come(self) -> float | None:
-        if not isinstance(self.screen, Logs):
-            now = self.situation()
+        if not isinstance(self.screen, LogScreen):
+            now = self.build_action_context()
             if now.selected is not None and now.selected.phase is Phase.READY:
                 self.open("logs")
             return None
@@ -93,7 +93,7 @@ def an_hour(until: float) -> Iterator[Event]:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "evening.jsonl"
         path.write_bytes(gzip.decompress(_RECORDING.read_bytes()))
-        events = tuple(read(path))
+        events = tuple(read_recording(path))
     begun, span = events[0].ts, events[-1].ts - events[0].ts + 1.0
     shift = 0.0
     while shift <= until:
@@ -112,14 +112,14 @@ def main(which: str, config: str, until: float, report: Path) -> None:
     """Be the panel."""
     state = tempfile.mkdtemp(prefix="sparkctl-bench-", dir=report.parent)
 
-    def context(asker: Asker) -> Context:
-        return Context(History(Path(state)), "bench", asker=asker)
+    def context(asker: Prompter) -> CommandContext:
+        return CommandContext(OperationHistory(Path(state)), "bench", asker=asker)
 
     if which == "logs":
-        Reading(Setup(load_config(Path(config)).nodes, context), until, report).run()
+        Reading(PanelOptions(load_config(Path(config)).nodes, context), until, report).run()
         return
     events = tuple(an_hour(until + 5.0))
-    Replaying(Setup((), context, recording=lambda: (events, SPEED)), until, report).run()
+    Replaying(PanelOptions((), context, recording=lambda: (events, SPEED)), until, report).run()
 
 
 if __name__ == "__main__":

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from sparkctl.model.guard import GuardStarted
+from sparkctl.model.guard import GuardProcess
 from sparkctl.model.units import KIB, MIB
 from sparkctl.probe import travel
-from sparkctl.probe.decode_guard import decode_start
+from sparkctl.probe.decode_guard import decode_guard_start
 from tests.bench.bed import Bed, open_bed
 from tests.bench.figures import Goal, LoadMeter, Report, Series, quantile
 from tests.lab.bed import cgroups
@@ -51,11 +51,11 @@ class _Guard:
     """sparkctl's own, started over SSH as sparkctl does it; it ends by itself when it has had nothing to do."""
 
     def __init__(self, bed: Bed, node: LabNode) -> None:
-        start = travel.start_guard(nvml=b"", options=["--linger", "30"])
+        start = travel.guard_program(nvml=b"", options=["--linger", "30"])
         command = [*bed.ssh(node.name), shlex.join(start.argv)]
         done = subprocess.run(command, input=start.stdin, capture_output=True, env=CLEAN_ENV, timeout=30, check=False)
-        said = decode_start(done.stdout)
-        if not isinstance(said, GuardStarted):
+        said = decode_guard_start(done.stdout)
+        if not isinstance(said, GuardProcess):
             raise RuntimeError(f"no guard: {said} {done.stderr.decode()}")
         self.client = Client(f"/proc/{node.pid1}/root{said.socket}")
         self.claims: list[float] = []

@@ -9,11 +9,11 @@ from contextlib import closing
 from pathlib import Path
 
 from sparkctl.core.clock import SystemClock
-from sparkctl.core.history import History
+from sparkctl.core.history import OperationHistory
 from sparkctl.core.paths import shipped_profiles_dir
-from sparkctl.core.profile_masked import masked_yaml, own_secrets
+from sparkctl.core.profile_masked import find_profile_secrets, render_redacted_yaml
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.model.history import Kind, Share
+from sparkctl.model.history import NodeResult, OperationKind
 from sparkctl.model.node import NodeName
 from tests.bench.figures import Goal, LoadMeter, Report, Series, interleaved
 
@@ -29,25 +29,25 @@ def run(rounds: int = ROUNDS) -> Report:
     profile = ProfileLibrary(shipped_profiles_dir()).load("qwen36")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        history = History(folder / "state")
+        history = OperationHistory(folder / "state")
 
         def ours() -> float:
             began = time.perf_counter()
-            entry = history.begin(
-                Kind.START, SystemClock(), "milo@desk", [SPARK1], profile="qwen36", instance="qwen36",
-                hash=profile.digest, text=masked_yaml(profile),
+            entry = history.begin_operation(
+                OperationKind.START, SystemClock(), "milo@desk", [SPARK1], profile="qwen36", instance="qwen36",
+                hash=profile.digest, text=render_redacted_yaml(profile),
             )  # fmt: skip
-            entry.hide(own_secrets(profile))
-            entry.know()
+            entry.redact_values(find_profile_secrets(profile))
+            entry.record_facts()
             for number in range(WORDS):
-                entry.note(Share(SPARK1, "qwen36", container="0123456789ab", peak=number))
-            entry.note(Share(SPARK1, "qwen36", seconds=400.0))
-            entry.end("ready", 0, seconds=400.0)
+                entry.record_node_result(NodeResult(SPARK1, "qwen36", container="0123456789ab", peak=number))
+            entry.record_node_result(NodeResult(SPARK1, "qwen36", seconds=400.0))
+            entry.record_end("ready", 0, seconds=400.0)
             return 1000 * (time.perf_counter() - began)
 
         for _ in range(100):
             ours()
-        text = masked_yaml(profile)
+        text = render_redacted_yaml(profile)
         path = folder / "plain.db"
         with closing(sqlite3.connect(path)) as plain:
             plain.execute("CREATE TABLE starts (id INTEGER PRIMARY KEY, text TEXT, peak INTEGER)")

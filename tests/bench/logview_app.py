@@ -25,14 +25,14 @@ from textual.screen import Screen
 from textual.widgets import Label, Log
 
 from sparkctl import engines
-from sparkctl.core.logbook import LogBook
-from sparkctl.core.logmarks import LineMarker
+from sparkctl.core.logbook import LogBuffer
+from sparkctl.core.logmarks import LineClassifier
 from sparkctl.model.log import LogLine
-from sparkctl.tui.keyboard import Keyboard
+from sparkctl.tui.keyboard import KeyQueue
 from sparkctl.tui.log_feed import AT_ONCE, WAIT
 from sparkctl.tui.log_pane import LogPane
-from sparkctl.tui.screen import CalmScreen
-from sparkctl.tui.terminal import Terminal, look_no_more
+from sparkctl.tui.screen import StaticFocusScreen
+from sparkctl.tui.terminal import StdoutDriver, freeze_gc
 
 SAMPLES = (
     "(EngineCore_DP0 pid=152) INFO 11-20 15:59:12 [loggers.py:248] Engine 000: Avg prompt throughput: 11.1 tokens/s, "
@@ -50,7 +50,7 @@ def anonymous() -> float:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon:")) / 1024
 
 
-class Keys(Terminal):
+class Keys(StdoutDriver):
     """Reads keys as the panel does; nobody has given alt with a letter a meaning."""
 
     def _keeps_alt(self, character: str) -> bool:
@@ -65,12 +65,12 @@ class Bench(App[None]):
 
     def __init__(self, which: str, rate: int, lines: int, report: Path) -> None:
         super().__init__(driver_class=Keys if which == "ours" else None)
-        vllm = engines.load("vllm")
-        self.pane = LogPane(LogBook(markers=[LineMarker(vllm, vllm.defaults.ready_line)]))
+        vllm = engines.load_engine("vllm")
+        self.pane = LogPane(LogBuffer(markers=[LineClassifier(vllm, vllm.defaults.ready_line)]))
         self.log_widget = Log()
         self.is_ours, self.has_no_log = which == "ours", which == "empty"
         self.beside: set[asyncio.Task[None]] = set()
-        self.keyboard = Keyboard(self)  # type: ignore[arg-type] - of the panel it wants what is here, too
+        self.keyboard = KeyQueue(self)  # type: ignore[arg-type] - of the panel it wants what is here, too
         self.rate, self.lines, self.report = rate, lines, report
         self.label = Label("mark 0;")
         self.count = self.taken = 0
@@ -78,7 +78,7 @@ class Bench(App[None]):
 
     def get_default_screen(self) -> Screen[Any]:
         """Return a screen like the panel's."""
-        return CalmScreen() if self.is_ours else Screen()
+        return StaticFocusScreen() if self.is_ours else Screen()
 
     def compose(self) -> ComposeResult:
         """The label first."""
@@ -88,7 +88,7 @@ class Bench(App[None]):
 
     def on_ready(self) -> None:
         """Begin."""
-        look_no_more()
+        freeze_gc()
         if self.has_no_log:
             self.label.update("mark 0; full")
             return
@@ -98,7 +98,7 @@ class Bench(App[None]):
     async def on_event(self, event: events.Event) -> None:
         """Take keys as the panel does."""
         if self.is_ours and isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded:
-            self.keyboard.take(event)
+            self.keyboard.put_event(event)
         else:
             await super().on_event(event)
 
@@ -148,7 +148,7 @@ class Bench(App[None]):
             while self.taken < due:
                 self.take(min(due - self.taken, AT_ONCE))
                 await asyncio.sleep(0)
-                while self.is_ours and self.keyboard.is_ahead():
+                while self.is_ours and self.keyboard.has_pending_key():
                     await asyncio.sleep(WAIT)
             self.figures["rate"] = (self.taken - start) / (time.monotonic() - begun)
 
@@ -173,7 +173,7 @@ class Bench(App[None]):
     def action_search(self) -> None:
         """Look through everything for what is not there, again and again."""
         if self.is_ours:
-            self.pane.view.find("/no such w[o0]rd/")
+            self.pane.view.set_search("/no such w[o0]rd/")
 
     async def action_quit(self) -> None:
         """Report and end."""

@@ -27,7 +27,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkctl.core.sampler import IN_FRONT_OF_AN_OPERATOR
+from sparkctl.core.sampler import INTERACTIVE_INTERVAL
 from sparkctl.tui.at_hand import RATES
 from tests.bench import probe
 from tests.bench.figures import Goal, LoadMeter, Report, Series, interleaved
@@ -106,7 +106,7 @@ def run(rounds: int = ROUNDS) -> Report:
         slow, written = _at_rest(panels)
         _hurry(screens["panel"])
         fast, more = _at_rest(screens)
-    at_first, at_last = f"every {IN_FRONT_OF_AN_OPERATOR:g} s", f"every {FAST:g} s"
+    at_first, at_last = f"every {INTERACTIVE_INTERVAL:g} s", f"every {FAST:g} s"
     series = [Series(f"{each}: first picture", "ms", values) for each, values in taken.items()]
     for measured, rates, often in ((slow, written, at_first), (fast, more, at_last)):
         series += [Series(f"{each}: CPU at rest, {often}", "%", one.cpu) for each, one in measured.items()]
@@ -127,7 +127,7 @@ def _at_rest(screens: Mapping[str, Screen]) -> tuple[dict[str, probe.Measured], 
 
 def _hurry(panel: Screen) -> None:
     """Let the panel read the Sparks as often as nvitop looks, and see that it says so."""
-    os.write(panel.terminal, b"+" * RATES.index(IN_FRONT_OF_AN_OPERATOR))
+    os.write(panel.terminal, b"+" * RATES.index(INTERACTIVE_INTERVAL))
     time.sleep(_WARM_UP)  # what it says about that is gone from the screen by then
     if not panel.is_fast:
         raise RuntimeError(f"the panel does not say that it reads the Sparks every {FAST:g} s")
@@ -143,7 +143,7 @@ def _goals(taken: Mapping[str, Sequence[float]], fast: Mapping[str, probe.Measur
     yield Goal(f"panel / nvitop, mean CPU, both every {FAST:g} s", busy, CPU)
     big = None if theirs is None else ours.memory["RSS"] / theirs.memory["RSS"]
     yield Goal("panel / nvitop, RSS", big, RSS)
-    often = f"every {IN_FRONT_OF_AN_OPERATOR:g} s, as by itself"
+    often = f"every {INTERACTIVE_INTERVAL:g} s, as by itself"
     yield Goal(f"panel, to the terminal, Sparks read {often}", written, KIB_PER_SECOND, unit="KiB/s")
 
 

@@ -134,7 +134,7 @@ def _memory(pids: list[int]) -> dict[str, float]:
 def _probe(env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """The probe under the Python that a node would have, fed as sparkctl feeds it."""
     python = next((path for path in ("/usr/bin/python3",) if Path(path).exists()), sys.executable)
-    start = travel.start(1.0, ["/"], python=python)
+    start = travel.agent_program(1.0, ["/"], python=python)
     with subprocess.Popen(start.argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
         assert process.stdin is not None
         process.stdin.write(start.stdin)
@@ -143,7 +143,7 @@ def _probe(env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
 
         def feed() -> None:
             assert process.stdin is not None
-            while not over.wait(travel.FED_WITHIN / 4):
+            while not over.wait(travel.KEEPALIVE_SECONDS / 4):
                 with suppress(OSError):
                     process.stdin.write(b"\n")
                     process.stdin.flush()

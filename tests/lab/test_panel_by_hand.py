@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.core.actions import LOGS
-from sparkctl.tui.screens import AVAILABLE
+from sparkctl.tui.screens import AVAILABLE_SCREENS
 from tests.lab.bed.node import LabNode
 from tests.lab.command import Sparkctl
 from tests.lab.outcomes import containers, inspect
@@ -45,7 +45,7 @@ def test_an_evening_at_the_panel(spark1: LabNode, screen: Screen) -> None:
     screen.until("spark1 ● ready", "tiny", ":8101")
     assert inspect(spark1, "sglang-tiny")["State"]["Status"] == "running"
 
-    if LOGS in AVAILABLE:
+    if LOGS in AVAILABLE_SCREENS:
         screen.press("l")
         screen.until("› tiny › log", "numbered 0000020")
         screen.press("Escape")

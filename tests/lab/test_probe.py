@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.sampler import Sampler
+from sparkctl.core.sampler import NodeSampler
 from sparkctl.core.session import Session
 from sparkctl.model.events import NodeStateChanged, SampleArrived
 from sparkctl.model.node import Node, NodeName, NodeState
@@ -77,11 +77,11 @@ async def watched(
     )  # fmt: skip
     seen = Watched(node, [])
     async with Session(whom) as session:
-        session.report_to(seen.happened.append)
-        sampler = Sampler(session, 0.1, patience=patience, stalled=stalled, pause=0.1)
+        session.on_state_change(seen.happened.append)
+        sampler = NodeSampler(session, 0.1, patience=patience, stalled=stalled, pause=0.1)
 
         async def read() -> None:
-            async with aclosing(sampler.samples()) as events:
+            async with aclosing(sampler.stream_samples()) as events:
                 async for event in events:
                     seen.happened.append(event.sample if isinstance(event, SampleArrived) else event)
 

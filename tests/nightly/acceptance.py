@@ -31,17 +31,17 @@ from pathlib import Path
 from statistics import median_low
 
 from sparkctl import engines
-from sparkctl.core.own_questions import marked
+from sparkctl.core.own_questions import mark_request_path
 from sparkctl.core.window import MetricsWindow
 from sparkctl.engines.lines import LinePreparer
-from sparkctl.model.metrics import EngineMetrics, LineKind, Numbers, StatsLine
+from sparkctl.model.metrics import EngineMeter, EngineMetrics, StatsLine, StatsLineKind
 
 TOLERANCE = 0.02
 FEWEST = 3  # stretches, or it proves nothing
 _TOGETHER = 1.0  # seconds: the two lines of one report come at once
 _NEIGHBOURS = 13.0  # seconds: a longer stretch between two reports had idle time in it
 _READY_WITHIN = 600.0
-_ENGINE = engines.load("vllm")
+_ENGINE = engines.load_engine("vllm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +128,11 @@ def _whole(reports: Sequence[Report], pages: Sequence[tuple[float, EngineMetrics
     return [Compared(None, what, seconds, theirs, ours) for what, theirs, ours in pairs if theirs]
 
 
-def _numbers(readings: Sequence[tuple[float, EngineMetrics]]) -> Numbers:
+def _numbers(readings: Sequence[tuple[float, EngineMetrics]]) -> EngineMeter:
     window = MetricsWindow(readings[-1][0] - readings[0][0])
     for when, page in readings:
-        window.add(when, page)
-    return window.numbers(readings[-1][0])
+        window.add_reading(when, page)
+    return window.compute_meter(readings[-1][0])
 
 
 class Listener:
@@ -147,12 +147,12 @@ class Listener:
     def hear(self, when: float, text: str) -> None:
         """Take one line of the log."""
         for line in self._preparer.feed(text):
-            said = _ENGINE.stats(line)
+            said = _ENGINE.parse_stats_line(line)
             if said is None:
                 continue
-            if said.kind is LineKind.DECODE:
+            if said.kind is StatsLineKind.DECODE:
                 self._decode = (when, said)
-            elif said.kind is LineKind.SPECULATION and self._decode is not None:
+            elif said.kind is StatsLineKind.SPECULATION and self._decode is not None:
                 at, decode = self._decode
                 page = self._read()
                 if when - at <= _TOGETHER and page is not None:
@@ -212,8 +212,10 @@ def watch(url: str, log: Path, seconds: float) -> tuple[list[Report], list[tuple
 def page_of(url: str) -> EngineMetrics | None:
     """Return what /metrics says, None where it cannot be read now."""
     try:
-        with urllib.request.urlopen(url + marked("/metrics"), timeout=5) as answer:  # the operator's own server
-            return _ENGINE.metrics(answer.read().decode())
+        with urllib.request.urlopen(
+            url + mark_request_path("/metrics"), timeout=5
+        ) as answer:  # the operator's own server
+            return _ENGINE.parse_metrics(answer.read().decode())
     except (urllib.error.URLError, TimeoutError, ConnectionError):
         return None
 

@@ -16,11 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from sparkctl.core import catalogues
-from sparkctl.engines.lint import by_catalogue
-from sparkctl.engines.lint.given import Given
-from sparkctl.engines.lint.held import Held
-from sparkctl.model.flags import Flag, FlagCatalogue, Takes
-from sparkctl.model.lint import Level
+from sparkctl.engines.lint import check_flags_by_catalogue
+from sparkctl.engines.lint.given import ProfileFlag
+from sparkctl.engines.lint.held import LintContext
+from sparkctl.model.flags import EngineFlag, FlagArity, FlagCatalogue
+from sparkctl.model.lint import LintSeverity
 
 _MISSED = 0.01
 _WORDS = (
@@ -79,7 +79,7 @@ def main() -> int:
     asked.add_argument("--lines", type=int, default=3000)
     asked.add_argument("--seed", type=int, default=0)
     options = asked.parse_args()
-    catalogue = _as_parsed(catalogues.load(options.engine, options.version))
+    catalogue = _as_parsed(catalogues.load_catalogue(options.engine, options.version))
     chance = random.Random(options.seed)
     lines = [_line(catalogue, chance) for _ in range(options.lines)]
     needed = ["--model-path", "/m"] if options.engine == "sglang" else ["/m"]
@@ -92,7 +92,11 @@ def main() -> int:
     takes = json.loads(ran.stdout)
     wrong = missed = 0
     for (words, one), taken in zip(lines, takes, strict=True):
-        errors = [said for said in by_catalogue((one,), Held(options.engine, catalogue)) if said.level is Level.ERROR]
+        errors = [
+            said
+            for said in check_flags_by_catalogue((one,), LintContext(options.engine, catalogue))
+            if said.level is LintSeverity.ERROR
+        ]
         if taken and errors:
             wrong += 1
             print(f"taken, and an error here: {words}: {errors[0].message}")
@@ -113,7 +117,7 @@ def _as_parsed(catalogue: FlagCatalogue) -> FlagCatalogue:
     return replace(catalogue, flags=flags, by_name={})
 
 
-def _line(catalogue: FlagCatalogue, chance: random.Random) -> tuple[list[str], Given]:
+def _line(catalogue: FlagCatalogue, chance: random.Random) -> tuple[list[str], ProfileFlag]:
     """Return a flag with its values, and the same as a profile would give it."""
     name = chance.choice([name for name in catalogue.by_name if name not in _NOT_ASKED])
     flag = catalogue.by_name[name]
@@ -121,7 +125,7 @@ def _line(catalogue: FlagCatalogue, chance: random.Random) -> tuple[list[str], G
     values = _values(flag, chance)
     inline = len(values) == 1 and chance.random() < 0.3
     words = [f"{word}={values[0]}"] if inline else [word, *values]
-    return words, Given(word, tuple(values), ("args", word), in_args=True, inline=inline)
+    return words, ProfileFlag(word, tuple(values), ("args", word), in_args=True, inline=inline)
 
 
 def _misspelt(name: str, chance: random.Random) -> str:
@@ -133,11 +137,11 @@ def _misspelt(name: str, chance: random.Random) -> str:
     return name + "x" if name.startswith("--") and what < 0.3 else name
 
 
-def _values(flag: Flag, chance: random.Random) -> list[str]:
-    if flag.takes is Takes.NONE:
+def _values(flag: EngineFlag, chance: random.Random) -> list[str]:
+    if flag.takes is FlagArity.NONE:
         return [chance.choice(_WORDS)] if chance.random() < 0.1 else []
     pool = (*_WORDS, *(flag.choices or ())[:3])
-    some = 2 if flag.takes in (Takes.MANY, Takes.ANY) and chance.random() < 0.4 else 1
+    some = 2 if flag.takes in (FlagArity.MANY, FlagArity.ANY) and chance.random() < 0.4 else 1
     return [] if chance.random() < 0.05 else [chance.choice(pool) for _ in range(some)]
 
 

@@ -25,7 +25,7 @@ import yaml
 
 from sparkctl import engines
 from sparkctl.errors import SparkctlError
-from sparkctl.operations.profile_import import Request, Written, from_source
+from sparkctl.operations.profile_import import ImportedProfile, ImportProfile, import_from_source
 
 _SHORT = {"-tp": "--tensor-parallel-size", "-pp": "--pipeline-parallel-size", "-dp": "--data-parallel-size",
           "-dcp": "--decode-context-parallel-size", "-q": "--quantization", "-pcp": "--prefill-context-parallel-size"}  # fmt: skip
@@ -53,7 +53,7 @@ def recipes(directory: Path) -> Iterator[Path]:
 def tried(path: Path) -> Result:
     """Import one recipe and compare its launch."""
     try:
-        written = from_source(str(path), Request(allow=True))
+        written = import_from_source(str(path), ImportProfile(allow=True))
     except SparkctlError as error:
         return Result(path, f"cannot be imported: {error.message}", False, Counter())
     counts = Counter(str(account.fate) for account in written.imported.ledger.accounts)
@@ -105,10 +105,10 @@ def by_rule(text: str, values: dict[str, str]) -> str:
     return text.replace("{{", "{").replace("}}", "}") if doubled else text
 
 
-def launch(written: Written) -> list[str]:
+def launch(written: ImportedProfile) -> list[str]:
     """Return the words of the container's command: entry point and all."""
     one = written.profile
-    words = [word.replace("$${", "${") for word in engines.load(one.engine).argv(one)]
+    words = [word.replace("$${", "${") for word in engines.load_engine(one.engine).build_command(one)]
     if len(words) == 3 and words[:2] == ["bash", "-c"]:
         words = shlex.split(re.sub(r"\\[ \t]*\n", " ", words[2]))
     return [*([one.container.entrypoint] if one.container.entrypoint else []), *words]

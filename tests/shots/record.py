@@ -18,15 +18,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sparkctl.cli.commands import CommandLine
+from sparkctl.cli.commands import CommandLineParser
 from sparkctl.core.config import load_config
-from sparkctl.core.context import Context, Interrupt
-from sparkctl.core.history import History
-from sparkctl.core.recording import Recorder
-from sparkctl.model.events import Ended, Event, LogArrived, NodeStateChanged, PhaseChanged
+from sparkctl.core.context import CommandContext, InterruptSignal
+from sparkctl.core.history import OperationHistory
+from sparkctl.core.recording import EventRecorder
+from sparkctl.model.events import CommandEnded, Event, LogArrived, NodeStateChanged, PhaseChanged
 from sparkctl.model.node import NodeState
-from sparkctl.operations.following.follow import Follower
-from sparkctl.operations.logs import LogsRequest, logs
+from sparkctl.operations.following.follow import NodeMonitor
+from sparkctl.operations.logs import ShowLog, show_log
 from sparkctl.sim import SimClock, SimulatedSparks
 from sparkctl.sim.sparks import DEMO_SPEED
 from tests.shots.stage import RECORDINGS
@@ -42,26 +42,26 @@ TOO_MUCH = ("--force", "--set", "args.mem-fraction-static=0.95", "--set", "args.
 def hurry() -> SimClock:
     """Return the evening's clock, and make it this process's: what history writes down is stamped by that."""
     clock = SimClock(EVENING, FASTER)
-    time.time = clock.now
+    time.time = clock.unix_time
     return clock
 
 
 class Stage:
     """Two simulated Sparks that are followed, and the verbs that an operator would type. Every event is written down."""
 
-    def __init__(self, sparks: SimulatedSparks, recorder: Recorder, state: Path, clock: SimClock) -> None:
+    def __init__(self, sparks: SimulatedSparks, recorder: EventRecorder, state: Path, clock: SimClock) -> None:
         self.sparks, self._recorder = sparks, recorder
         self.clock = clock
-        self._context = Context(History(state), "milo@desk", clock=self.clock)
+        self._context = CommandContext(OperationHistory(state), "milo@desk", clock=self.clock)
         self._nodes = load_config(sparks.config_path).nodes
         self._beside: list[asyncio.Task[None]] = []
 
     def begin(self) -> None:
         """Follow both, written down from now on."""
         for node in self._nodes:
-            self._emit(NodeStateChanged(self.clock.now(), node.name, NodeState.UNKNOWN))
+            self._emit(NodeStateChanged(self.clock.unix_time(), node.name, NodeState.UNKNOWN))
         for node in self._nodes:
-            follower = Follower(self._context, node, EVERY, self._emit)
+            follower = NodeMonitor(self._context, node, EVERY, self._emit)
             self._beside.append(asyncio.create_task(follower.run()))
 
     def read(self, instance: str, name: str, since: float | None = None) -> None:
@@ -69,23 +69,23 @@ class Stage:
         node = next(node for node in self._nodes if node.name == name)
 
         async def follow() -> None:
-            ctx = replace(self._context, interrupt=Interrupt())
-            async for event in logs(ctx, LogsRequest(instance, [node], follow=True, since=since)):
+            ctx = replace(self._context, interrupt=InterruptSignal())
+            async for event in show_log(ctx, ShowLog(instance, [node], follow=True, since=since)):
                 if isinstance(event, LogArrived):
                     self._emit(event)
 
         self._beside.append(asyncio.create_task(follow()))
 
-    async def run(self, *words: str, told: bool = True) -> Ended:
+    async def run(self, *words: str, told: bool = True) -> CommandEnded:
         """Run a verb to its end."""
-        started = CommandLine().start(words, replace(self._context, interrupt=Interrupt()))
+        started = CommandLineParser().parse_command(words, replace(self._context, interrupt=InterruptSignal()))
         ended = None
         async for event in started.events():
             if told:
                 self._emit(event)
             if isinstance(event, PhaseChanged):
                 print(f"  {event.instance} {event.phase}", flush=True)
-            if isinstance(event, Ended):
+            if isinstance(event, CommandEnded):
                 ended = event
         assert ended is not None
         print(f"  {' '.join(words)}: {ended.outcome}", flush=True)
@@ -95,7 +95,7 @@ class Stage:
         """Let somebody use what runs on a node."""
         docker = self.sparks.docker[name]
         for process in docker.running.values():
-            process.work(requests, since=0.0)
+            process.add_background_load(requests, since=0.0)
 
     def _emit(self, event: Event) -> None:
         self._recorder.write(event)
@@ -157,7 +157,7 @@ STORIES: dict[str, tuple[str, Callable[[Stage], Awaitable[None]]]] = {
 
 
 @asynccontextmanager
-async def staged(scenario: str, recorder: Recorder, home: Path, clock: SimClock) -> AsyncIterator[Stage]:
+async def staged(scenario: str, recorder: EventRecorder, home: Path, clock: SimClock) -> AsyncIterator[Stage]:
     async with SimulatedSparks(scenario, speed=1 / DEMO_SPEED, nodes=NAMES, clock=clock) as sparks:
         os.environ["SPARKCTL_CONFIG"] = str(sparks.config_path)
         stage = Stage(sparks, recorder, home / "state", clock)
@@ -170,7 +170,7 @@ async def staged(scenario: str, recorder: Recorder, home: Path, clock: SimClock)
 async def record(name: str, home: Path, clock: SimClock) -> None:
     """Play one story and keep it."""
     plain = home / f"{name}.jsonl"
-    with Recorder(plain, print) as recorder:
+    with EventRecorder(plain, print) as recorder:
         scenario, story = STORIES[name]
         async with staged(scenario, recorder, home, clock) as stage:
             await story(stage)

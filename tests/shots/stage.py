@@ -15,15 +15,15 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from sparkctl.core.actions import DOCTOR, INSTANCE, LOGS, PROFILES, SWITCH
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
-from sparkctl.core.recording import read
-from sparkctl.model.ask import Asker
-from sparkctl.model.events import Ended, Event, PhaseChanged
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
+from sparkctl.core.recording import read_recording
+from sparkctl.model.ask import Prompter
+from sparkctl.model.events import CommandEnded, Event, PhaseChanged
 from sparkctl.model.phase import Phase
 from sparkctl.tui import screens
-from sparkctl.tui.app import Panel
-from sparkctl.tui.setup import Setup
+from sparkctl.tui.app import PanelApp
+from sparkctl.tui.setup import PanelOptions
 
 RECORDINGS = Path(__file__).with_name("recordings")
 PATIENCE = 30.0  # seconds
@@ -55,7 +55,7 @@ def weights(share: float) -> Callable[[Event], bool]:
 
 SCENES: dict[str, Scene] = {
     "overview": Scene("evening", "loading", weights(0.6)),
-    "failure": Scene("failure", "failed", lambda event: isinstance(event, Ended)),
+    "failure": Scene("failure", "failed", lambda event: isinstance(event, CommandEnded)),
     "instance": Scene("evening", "accept", keys=("tab", "enter"), place=INSTANCE),
     "verdict": Scene("failure", "proof", keys=("enter",), place=INSTANCE),
     "logs": Scene("failure", "paused", keys=("l", "~27 lines", "G", "~Received sigquit", "E"), place=LOGS),
@@ -67,13 +67,13 @@ SCENES: dict[str, Scene] = {
 
 def there_are() -> dict[str, Scene]:
     """Return the scenes whose screens exist."""
-    return {name: scene for name, scene in SCENES.items() if scene.place in (None, *screens.AVAILABLE)}
+    return {name: scene for name, scene in SCENES.items() if scene.place in (None, *screens.AVAILABLE_SCREENS)}
 
 
 class Frozen:
     """The clock of a panel that stands still: a recording is over as soon as it begins."""
 
-    def now(self) -> float:
+    def unix_time(self) -> float:
         return 0.0
 
     def monotonic(self) -> float:
@@ -89,7 +89,7 @@ def recorded(name: str) -> tuple[Event, ...]:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / f"{name}.jsonl"
         path.write_bytes(gzip.decompress((RECORDINGS / f"{name}.jsonl.gz").read_bytes()))
-        return tuple(read(path))
+        return tuple(read_recording(path))
 
 
 def played(scene: Scene) -> Sequence[Event]:
@@ -99,14 +99,14 @@ def played(scene: Scene) -> Sequence[Event]:
     return events[: last + 1]
 
 
-def panel(scene: Scene, state: Path) -> Panel:
+def panel(scene: Scene, state: Path) -> PanelApp:
     """Return a panel that plays the recording up to the scene's moment."""
     events, clock = played(scene), Frozen()
 
-    def context(asker: Asker) -> Context:
-        return Context(History(state), "milo@desk", asker=asker, clock=clock)
+    def context(asker: Prompter) -> CommandContext:
+        return CommandContext(OperationHistory(state), "milo@desk", asker=asker, clock=clock)
 
-    return Panel(Setup((), context, recording=lambda: (events, 1.0), clock=clock))
+    return PanelApp(PanelOptions((), context, recording=lambda: (events, 1.0), clock=clock))
 
 
 def shown(pilot: Driver) -> str:
@@ -119,7 +119,7 @@ def shown(pilot: Driver) -> str:
 async def enact(pilot: Driver, scene: Scene) -> None:
     """Wait until the recording is played, press the keys, and wait until the picture is whole and rests."""
     there = pilot.app
-    assert isinstance(there, Panel)
+    assert isinstance(there, PanelApp)
     moment = played(scene)[-1].ts
     now = ""
     try:

@@ -10,7 +10,7 @@ from typing import Any
 import asyncssh
 
 from sparkctl.sim.sparks import SimulatedSparks
-from sparkctl.sim.sshd import Sshd, _Login
+from sparkctl.sim.sshd import SimSshConnection, SimSshServer
 
 Spoil = Callable[[bytes, random.Random], bytes]
 _NUMBER, _STRING = re.compile(rb"(?<=[:\[,])-?[0-9][0-9.]*"), re.compile(rb'(?<=[:\[,])"[^"]*"')
@@ -110,7 +110,7 @@ class _Process:
         return getattr(self._process, name)
 
 
-class _SpoiltLogin(_Login):
+class _SpoiltLogin(SimSshConnection):
     def unix_connection_requested(self, dest_path: str) -> Any:
         return self._spoilt(
             "docker" if "docker" in dest_path else "guard", super().unix_connection_requested(dest_path)
@@ -131,7 +131,7 @@ class _SpoiltLogin(_Login):
         return spoilt
 
 
-class SpoiltSshd(Sshd):
+class SpoiltSshd(SimSshServer):
     """``part``: of what the answers are spoilt: shell, docker, guard or engine."""
 
     part: str

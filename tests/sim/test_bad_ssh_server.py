@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
-from sparkctl.errors import LinkLost, NodeError
-from sparkctl.model.ask import Nobody
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
+from sparkctl.errors import ConnectionLost, NodeError
+from sparkctl.model.ask import NonInteractivePrompter
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.operations.status import status
+from sparkctl.operations.status import read_node_statuses
 from sparkctl.sim import SimulatedSparks
-from sparkctl.wire.ssh import SshLink
-from sparkctl.wire.sshconnect import Limits
+from sparkctl.wire.ssh import SshConnection
+from sparkctl.wire.sshconnect import LoginTimeouts
 from tests.sim import clients
 
-LIMITS = Limits(connect=10.0, login=10.0)
+LIMITS = LoginTimeouts(connect=10.0, login=10.0)
 BANNER = b"SSH-2.0-x\r\n"
 
 
@@ -104,8 +104,8 @@ def debugging(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_what_is_no_ssh_server_is_a_node_that_is_unreachable(kind: str) -> None:
     async with listening(SERVERS[kind]) as port:
-        limits = Limits(connect=10.0, login=1.0) if kind in WITHOUT_BANNER else LIMITS
-        link = SshLink(node_at(port), Nobody(), limits)
+        limits = LoginTimeouts(connect=10.0, login=1.0) if kind in WITHOUT_BANNER else LIMITS
+        link = SshConnection(node_at(port), NonInteractivePrompter(), limits)
         with pytest.raises(NodeError) as caught:
             await link.connect()
     assert caught.value.node == "bad"
@@ -121,8 +121,8 @@ async def test_bad_servers_take_no_answer_of_the_good_ones_away(tmp_path: Path) 
         listening(SERVERS["names that are not ASCII"]) as second,
     ):
         good = [node_at(sparks.ports[name], sparks, name) for name in ("spark1", "spark2")]
-        ctx = Context(history=History(tmp_path / "state"), operator="milo@laptop")
-        views = await status(ctx, [node_at(first), *good, node_at(second, name="worse")])
+        ctx = CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@laptop")
+        views = await read_node_statuses(ctx, [node_at(first), *good, node_at(second, name="worse")])
     assert [view.state for view in views] == [
         NodeState.UNREACHABLE, NodeState.OK, NodeState.OK, NodeState.UNREACHABLE,
     ]  # fmt: skip
@@ -180,7 +180,7 @@ async def test_a_byte_that_is_spoilt_anywhere_on_the_way_ends_one_connection(see
                     NodeName("bad"), "127.0.0.1", user="milo", port=port, identity=str(sparks.identity),
                     known_hosts=str(known),
                 )  # fmt: skip
-                link = SshLink(node, Nobody(), Limits(connect=3.0, login=3.0))
+                link = SshConnection(node, NonInteractivePrompter(), LoginTimeouts(connect=3.0, login=3.0))
                 with suppress(NodeError):
                     await link.connect()
                     await link.run(["python3", "-ISc", "x"], timeout=3.0)
@@ -201,9 +201,9 @@ async def test_garbage_behind_the_keys_ends_the_connection_and_no_more(kind: int
 
 
 async def _say_behind_the_keys(sparks: SimulatedSparks, kind: int, payload: bytes) -> None:
-    link = SshLink(node_at(sparks.ports["spark1"], sparks, "spark1"), Nobody(), LIMITS)
+    link = SshConnection(node_at(sparks.ports["spark1"], sparks, "spark1"), NonInteractivePrompter(), LIMITS)
     await link.connect()
-    held = await link.hold(["sh", "-c", "x", "sparkctl-lock", "/run", "/tmp/l", "1", "me", "hold"])
+    held = await link.start_process(["sh", "-c", "x", "sparkctl-lock", "/run", "/tmp/l", "1", "me", "hold"])
     assert (await held.readline()).startswith(b"@@ ")
     (login,) = sparks.sshd["spark1"].logins
     waiting = asyncio.ensure_future(held.readline())
@@ -217,7 +217,7 @@ async def _say_behind_the_keys(sparks: SimulatedSparks, kind: int, payload: byte
             assert error is None or isinstance(error, NodeError | ConnectionRefusedError), repr(error)
         task.cancel()
     await asyncio.gather(waiting, asking, return_exceptions=True)
-    with suppress(LinkLost, TimeoutError):
+    with suppress(ConnectionLost, TimeoutError):
         await link.run(["python3", "-ISc", "x"], timeout=1.0)
     await held.release()
     await link.close()

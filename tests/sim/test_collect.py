@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
-from sparkctl.model.ask import Nobody
-from sparkctl.model.events import Ended, Outcome
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
+from sparkctl.model.ask import NonInteractivePrompter
+from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.node import Node, NodeName
-from sparkctl.operations.collect import collect
+from sparkctl.operations.collect import collect_support_bundle
 from sparkctl.sim import SimulatedSparks
 from tests.sim import clients
 from tests.sim.test_command import demo
@@ -90,12 +90,14 @@ async def test_no_secret_is_in_the_bundle_wherever_it_was(planted: SimulatedSpar
         known_hosts=str(planted.known_hosts),
     )  # fmt: skip
     away = Node(NodeName("away"), "127.0.0.1", user="milo", port=1, known_hosts=str(planted.known_hosts))
-    ctx = Context(History(tmp_path / "state"), "tester", asker=Nobody())
+    ctx = CommandContext(OperationHistory(tmp_path / "state"), "tester", asker=NonInteractivePrompter())
     config = f"nodes: []\n# api_key: {PLANTED[0]}\n"
     environ = {"MY_API_KEY": PLANTED[6], "HOME": "/home/milo"}  # what ${MY_API_KEY} put into PLAIN
-    events = [event async for event in collect(ctx, [node, away], tmp_path / "b.tar.gz", config, environ)]
+    events = [
+        event async for event in collect_support_bundle(ctx, [node, away], tmp_path / "b.tar.gz", config, environ)
+    ]
     ended = events[-1]
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, CommandEnded)
     assert (ended.outcome, ended.exit_code) == (Outcome.UNREACHABLE, 3)
     found = contents(tmp_path / "b.tar.gz")
     everything = "".join([*found, *found.values()])

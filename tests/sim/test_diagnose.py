@@ -9,21 +9,21 @@ from pathlib import Path
 import pytest
 
 from sparkctl.core.config import load_config
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.engines import load
+from sparkctl.engines import load_engine
 from sparkctl.errors import InvalidInput
-from sparkctl.model.events import Ended
+from sparkctl.model.events import CommandEnded
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
-from sparkctl.model.verdict import Cause
-from sparkctl.operations.diagnose import of_instance
-from sparkctl.operations.down import DownRequest, down
-from sparkctl.operations.following.inquest import inquest
-from sparkctl.operations.starting.request import UpRequest
-from sparkctl.operations.up import up
+from sparkctl.model.verdict import FailureCause
+from sparkctl.operations.diagnose import diagnose_instance
+from sparkctl.operations.down import StopInstance, stop_instance
+from sparkctl.operations.following.inquest import diagnose_exit
+from sparkctl.operations.starting.request import StartInstance
+from sparkctl.operations.up import start_instance
 from sparkctl.sim import SimulatedSparks
 from tests.sim.clients import FAST
 from tests.sim.test_command import demo
@@ -36,8 +36,8 @@ async def sparks() -> AsyncIterator[SimulatedSparks]:
 
 
 @pytest.fixture
-def ctx(tmp_path: Path) -> Context:
-    return Context(History(tmp_path / "state"), "milo@desk")
+def ctx(tmp_path: Path) -> CommandContext:
+    return CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
 
 
 @pytest.fixture
@@ -45,26 +45,28 @@ def node(sparks: SimulatedSparks) -> Node:
     return load_config(sparks.config_path).nodes[0]
 
 
-async def started(ctx: Context, node: Node, fault: str) -> Ended:
+async def started(ctx: CommandContext, node: Node, fault: str) -> CommandEnded:
     """Start a profile that fails, and return its end."""
     overrides = [f"env.SIM_FAULT={fault}"]
     profile = ProfileLibrary(user=shipped_profiles_dir()).load("qwen36", overrides=overrides)
-    request = UpRequest(profile, load(profile.engine), (node,), environ={}, words=("qwen36", "--set", overrides[0]))
-    events = [event async for event in up(ctx, request)]
-    assert isinstance(events[-1], Ended)
+    request = StartInstance(
+        profile, load_engine(profile.engine), (node,), environ={}, words=("qwen36", "--set", overrides[0])
+    )
+    events = [event async for event in start_instance(ctx, request)]
+    assert isinstance(events[-1], CommandEnded)
     return events[-1]
 
 
 @pytest.mark.parametrize("fault", ["cuda-oom", "oom-killed", "bad-flag", "exit0", "memory-runaway"])
-async def test_one_verdict_by_whichever_way_it_is_asked_for(ctx: Context, node: Node, fault: str) -> None:
+async def test_one_verdict_by_whichever_way_it_is_asked_for(ctx: CommandContext, node: Node, fault: str) -> None:
     ended = await started(ctx, node, fault)
     assert ended.verdict is not None
-    there = await of_instance(ctx, "qwen36", [node], None)
+    there = await diagnose_instance(ctx, "qwen36", [node], None)
     judged = there.diagnosis.verdict
     assert judged is not None
     assert (there.node, there.diagnosis.engine, there.diagnosis.ready) == (node.name, "sglang", False)
     assert (judged.cause, judged.field, judged.edit) == (ended.verdict.cause, ended.verdict.field, ended.verdict.edit)
-    assert judged.evidence[0] == ended.verdict.evidence[0] or judged.cause is Cause.GUARD_STOPPED
+    assert judged.evidence[0] == ended.verdict.evidence[0] or judged.cause is FailureCause.GUARD_STOPPED
     if judged.edit is not None:
         assert judged.again == ended.verdict.again
         assert judged.again == (
@@ -73,26 +75,26 @@ async def test_one_verdict_by_whichever_way_it_is_asked_for(ctx: Context, node: 
         assert "..." not in judged.again
     async with ctx.session(node) as session:
         await session.link.connect()
-        (container,) = [one for one in await session.docker.list() if "qwen36" in one.name]
-    found = await inquest(ctx, node, container.id)
+        (container,) = [one for one in await session.docker.list_containers() if "qwen36" in one.name]
+    found = await diagnose_exit(ctx, node, container.id)
     assert found is not None
     assert found.verdict == judged
 
-    assert [event async for event in down(ctx, DownRequest("qwen36", [node]))]
-    gone = await of_instance(ctx, "qwen36", [node], None)
+    assert [event async for event in stop_instance(ctx, StopInstance("qwen36", [node]))]
+    gone = await diagnose_instance(ctx, "qwen36", [node], None)
     assert "saved log" in gone.source
     assert gone.diagnosis.verdict == ended.verdict, "what Docker and the guard knew is kept with the log"
     (saved,) = ctx.history.saved_logs("qwen36", [node.name])
     kept = saved.path.with_suffix(".verdict.json")
     assert kept.stat().st_mode & 0o777 == 0o600
     kept.write_text("{")
-    again = await of_instance(ctx, "qwen36", [node], None)
+    again = await diagnose_instance(ctx, "qwen36", [node], None)
     assert again.diagnosis.engine == "sglang"
 
 
-async def test_a_word_that_is_nothing(ctx: Context, node: Node) -> None:
+async def test_a_word_that_is_nothing(ctx: CommandContext, node: Node) -> None:
     with pytest.raises(InvalidInput, match="no instance howl on spark1"):
-        await of_instance(ctx, "howl", [node], None)
+        await diagnose_instance(ctx, "howl", [node], None)
 
 
 def test_an_instance_at_work_by_the_command() -> None:
@@ -119,16 +121,16 @@ FAULTS_OF_TWO = [("minimax-m27", "worker-dies"), ("qwen36-tp2", "worker-dies"), 
 
 @pytest.mark.parametrize(("name", "fault"), FAULTS_OF_TWO)
 async def test_over_two_sparks_the_verdict_is_that_of_the_first_failure_whichever_rank_is_asked(
-    sparks: SimulatedSparks, ctx: Context, name: str, fault: str
+    sparks: SimulatedSparks, ctx: CommandContext, name: str, fault: str
 ) -> None:
     nodes = load_config(sparks.config_path).nodes
     profile = ProfileLibrary(user=shipped_profiles_dir()).load(name, overrides=[f"env.SIM_FAULT={fault}"])
-    request = UpRequest(profile, load(profile.engine), tuple(nodes), environ={}, words=(name,))
-    ended = [event async for event in up(ctx, request)][-1]
-    assert isinstance(ended, Ended)
+    request = StartInstance(profile, load_engine(profile.engine), tuple(nodes), environ={}, words=(name,))
+    ended = [event async for event in start_instance(ctx, request)][-1]
+    assert isinstance(ended, CommandEnded)
     assert ended.verdict is not None
     assert ended.node is not None
-    whole = await of_instance(ctx, name, nodes, None)
+    whole = await diagnose_instance(ctx, name, nodes, None)
     judged = whole.diagnosis.verdict
     assert judged is not None
     assert (whole.node, judged.cause, judged.summary) == (ended.node, ended.verdict.cause, ended.verdict.summary)
@@ -137,29 +139,31 @@ async def test_over_two_sparks_the_verdict_is_that_of_the_first_failure_whicheve
     for at, node in enumerate(nodes):
         async with ctx.session(node) as session:
             await session.link.connect()
-            (container,) = [one for one in await session.docker.list() if name in one.name]
-        found = await inquest(ctx, node, container.id, nodes)
+            (container,) = [one for one in await session.docker.list_containers() if name in one.name]
+        found = await diagnose_exit(ctx, node, container.id, nodes)
         assert found is not None
         assert found.verdict is not None
         assert (found.node, found.verdict.summary) == (node.name, ended.verdict.summary)
         lines = [one for one in found.verdict.evidence if one.line is not None]
         assert not lines or node.name == ended.node, "a line of the other's log is not one to go to here"
-        alone = await of_instance(ctx, name, [node], None)
+        alone = await diagnose_instance(ctx, name, [node], None)
         assert f"rank {at} of 2 of {name} on {node.name}" in alone.source
         assert "no other rank's was read" in alone.source
 
-    assert [event async for event in down(ctx, DownRequest(name, nodes, everywhere=nodes))]
-    gone = await of_instance(ctx, name, nodes, None)
+    assert [event async for event in stop_instance(ctx, StopInstance(name, nodes, everywhere=nodes))]
+    gone = await diagnose_instance(ctx, name, nodes, None)
     assert gone.diagnosis.verdict == ended.verdict
 
 
-async def test_a_rank_whose_spark_is_silent_is_said_to_be_left_out(sparks: SimulatedSparks, ctx: Context) -> None:
+async def test_a_rank_whose_spark_is_silent_is_said_to_be_left_out(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
     nodes = load_config(sparks.config_path).nodes
     profile = ProfileLibrary(user=shipped_profiles_dir()).load("minimax-m27", overrides=["env.SIM_FAULT=worker-dies"])
-    request = UpRequest(profile, load(profile.engine), tuple(nodes), environ={}, words=("minimax-m27",))
-    assert [event async for event in up(ctx, request)]
+    request = StartInstance(profile, load_engine(profile.engine), tuple(nodes), environ={}, words=("minimax-m27",))
+    assert [event async for event in start_instance(ctx, request)]
     await sparks.sshd["spark2"].close()
-    found = await of_instance(ctx, "minimax-m27", nodes, None)
+    found = await diagnose_instance(ctx, "minimax-m27", nodes, None)
     assert [name for name, _ in found.silent] == ["spark2"]
     assert "no other rank's was read" in found.source
     assert found.diagnosis.verdict is not None

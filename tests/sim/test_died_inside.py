@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from sparkctl.core.config import load_config
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
 from sparkctl.core.session import Session
 from sparkctl.model.phase import Phase
-from sparkctl.operations.status import look_at
+from sparkctl.operations.status import read_node_status
 from sparkctl.sim import SimulatedSparks
 from tests.sim.clients import FAST, eventually
 
@@ -27,9 +27,9 @@ async def test_an_engine_core_that_was_killed_is_no_stop(tmp_path: Path, line: s
         process._write(f"{HEAD}{line}\n", "stdout")
         process.terminate()
         await eventually(lambda: not docker.running)
-        ctx = Context(History(tmp_path), "tester")
+        ctx = CommandContext(OperationHistory(tmp_path), "tester")
         async with Session(load_config(sparks.config_path).nodes[1]) as session:
-            (one,) = (await look_at(ctx, session)).instances
+            (one,) = (await read_node_status(ctx, session)).instances
         (container,) = docker.containers.values()
         assert container.exit_code == 0
         assert one.phase is phase

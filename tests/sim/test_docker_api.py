@@ -9,7 +9,7 @@ import docker
 import pytest
 from docker.errors import APIError, ImageNotFound, NotFound
 
-from sparkctl.sim import NodeOptions, SimulatedSparks
+from sparkctl.sim import SimNodeOptions, SimulatedSparks
 from tests.sim import clients
 from tests.sim.clients import in_thread
 
@@ -56,7 +56,7 @@ async def test_refusals_are_dockers(client: docker.DockerClient) -> None:
 
 
 async def test_no_gpu_runtime_leaves_a_created_container(tmp_path: Path) -> None:
-    options = {"spark1": NodeOptions(gpu_runtime=False)}
+    options = {"spark1": SimNodeOptions(gpu_runtime=False)}
     async with (
         SimulatedSparks(**clients.FAST, options=options) as sparks,
         clients.ssh(sparks) as connection,
@@ -88,7 +88,7 @@ async def test_memory_comes_back_after_a_stop(client: docker.DockerClient, spark
 
 
 async def test_the_socket_is_for_the_docker_group(tmp_path: Path) -> None:
-    options = {"spark1": NodeOptions(docker_member=False)}
+    options = {"spark1": SimNodeOptions(docker_member=False)}
     async with SimulatedSparks(options=options) as sparks, clients.ssh(sparks) as connection:
         with pytest.raises(asyncssh.ChannelOpenError):
             await connection.open_unix_connection("/var/run/docker.sock", encoding=None)

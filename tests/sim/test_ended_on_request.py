@@ -10,17 +10,17 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.core.config import load_config
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.session import Session
-from sparkctl.model.events import Ended, PhaseChanged
+from sparkctl.model.events import CommandEnded, PhaseChanged
 from sparkctl.model.phase import Phase
-from sparkctl.model.verdict import Cause, Verdict
-from sparkctl.operations.diagnose import of_instance
-from sparkctl.operations.starting.request import UpRequest
-from sparkctl.operations.up import up
+from sparkctl.model.verdict import FailureCause, Verdict
+from sparkctl.operations.diagnose import diagnose_instance
+from sparkctl.operations.starting.request import StartInstance
+from sparkctl.operations.up import start_instance
 from sparkctl.sim import SimulatedSparks
 
 ULIMIT = (
@@ -40,11 +40,11 @@ async def ended_by(sparks: SimulatedSparks, state: Path, profile: str, how: str)
     """Start a profile, end it ``how`` once it loads, and return the verdicts of `up` and of `diagnose`."""
     node = load_config(sparks.config_path).nodes[0]
     chosen = ProfileLibrary(user=shipped_profiles_dir()).load(profile)
-    request = UpRequest(chosen, engines.load(chosen.engine), (node,), words=(profile,), guarded=False)
-    ctx = Context(History(state), "milo@desk")
+    request = StartInstance(chosen, engines.load_engine(chosen.engine), (node,), words=(profile,), guarded=False)
+    ctx = CommandContext(OperationHistory(state), "milo@desk")
     docker, last = sparks.docker["spark1"], None
     ending: list[asyncio.Future[None]] = []
-    async for event in up(ctx, request):
+    async for event in start_instance(ctx, request):
         last = event
         if not ending and isinstance(event, PhaseChanged) and event.phase is Phase.LOADING:
             ((container, process),) = docker.running.items()
@@ -60,20 +60,25 @@ async def ended_by(sparks: SimulatedSparks, state: Path, profile: str, how: str)
                 process.kill()  # as the kernel does, or kill -9 on the node
                 ending.append(asyncio.ensure_future(asyncio.sleep(0)))
     await asyncio.gather(*ending)
-    assert isinstance(last, Ended)
+    assert isinstance(last, CommandEnded)
     assert last.exit_code == 1
     assert last.verdict is not None
-    found = (await of_instance(ctx, profile, [node], None)).diagnosis.verdict
+    found = (await diagnose_instance(ctx, profile, [node], None)).diagnosis.verdict
     assert found is not None
     return last.verdict, found
 
 
 @pytest.mark.parametrize("profile", ["qwen36-vllm", "qwen36", "llamacpp-gpt-oss-120b"])
 @pytest.mark.parametrize(
-    ("how", "cause"), [("stop", Cause.STOPPED_BY_OTHERS), ("kill", Cause.STOPPED_BY_OTHERS), ("kill -9", Cause.KILLED)]
+    ("how", "cause"),
+    [
+        ("stop", FailureCause.STOPPED_BY_OTHERS),
+        ("kill", FailureCause.STOPPED_BY_OTHERS),
+        ("kill -9", FailureCause.KILLED),
+    ],
 )
 async def test_what_ended_it_is_told_and_no_warning_is(
-    sparks: SimulatedSparks, tmp_path: Path, profile: str, how: str, cause: Cause
+    sparks: SimulatedSparks, tmp_path: Path, profile: str, how: str, cause: FailureCause
 ) -> None:
     for verdict in await ended_by(sparks, tmp_path, profile, how):
         assert verdict.cause is cause

@@ -12,7 +12,7 @@ import pytest
 from sparkctl import engines
 from sparkctl.engines.lines import LinePreparer
 from sparkctl.model.phase import Phase
-from sparkctl.model.verdict import Cause
+from sparkctl.model.verdict import FailureCause
 from sparkctl.sim import SimulatedSparks
 from tests.sim import clients
 from tests.sim.clients import in_thread
@@ -20,15 +20,15 @@ from tests.sim.clients import in_thread
 PORTS = {"sglang": 8003, "vllm": 8000}
 
 
-def _read(engine: str, log: bytes) -> tuple[list[Phase], list[Cause], set[str]]:
+def _read(engine: str, log: bytes) -> tuple[list[Phase], list[FailureCause], set[str]]:
     """Return phases in order of appearance, causes of failures, and names of steps."""
-    preparer, known = LinePreparer(), engines.load(engine)
+    preparer, known = LinePreparer(), engines.load_engine(engine)
     phases: list[Phase] = []
-    causes: list[Cause] = []
+    causes: list[FailureCause] = []
     steps: set[str] = set()
     for raw in log.decode().split("\n"):
         for line in preparer.feed(raw):
-            signal = known.classify(line)
+            signal = known.classify_line(line)
             if signal is None:
                 continue
             if signal.phase is not None and signal.phase not in phases:
@@ -43,7 +43,7 @@ async def test_a_start_reads_as_one(engine: str, client: docker.DockerClient) ->
     container = await in_thread(clients.launch, client, engine)
     log = await in_thread(clients.until_ready, container, engine)
     phases, causes, steps = _read(engine, log)
-    ready = re.compile(engines.load(engine).defaults.ready_line or "never")
+    ready = re.compile(engines.load_engine(engine).defaults.ready_line or "never")
     assert phases[0] is Phase.LOADING
     assert Phase.READY in phases or ready.search(log.decode())
     assert causes == []
@@ -53,16 +53,16 @@ async def test_a_start_reads_as_one(engine: str, client: docker.DockerClient) ->
 @pytest.mark.parametrize(
     ("fault", "engine", "code", "oom_killed", "cause"),
     [
-        ("cuda-oom", "sglang", 1, False, Cause.CUDA_OUT_OF_MEMORY),
-        ("cuda-oom", "vllm", 1, False, Cause.CUDA_OUT_OF_MEMORY),
+        ("cuda-oom", "sglang", 1, False, FailureCause.CUDA_OUT_OF_MEMORY),
+        ("cuda-oom", "vllm", 1, False, FailureCause.CUDA_OUT_OF_MEMORY),
         ("oom-killed", "sglang", 137, True, None),
         ("exit0", "vllm", 0, False, None),
-        ("bad-flag", "sglang", 2, False, Cause.UNKNOWN_FLAG),
-        ("bad-flag", "vllm", 2, False, Cause.UNKNOWN_FLAG),
+        ("bad-flag", "sglang", 2, False, FailureCause.UNKNOWN_FLAG),
+        ("bad-flag", "vllm", 2, False, FailureCause.UNKNOWN_FLAG),
     ],
 )
 async def test_faults(
-    fault: str, engine: str, code: int, oom_killed: bool, cause: Cause | None, client: docker.DockerClient
+    fault: str, engine: str, code: int, oom_killed: bool, cause: FailureCause | None, client: docker.DockerClient
 ) -> None:
     container = await in_thread(clients.launch, client, engine, environment={"SIM_FAULT": fault})
     assert (await in_thread(container.wait))["StatusCode"] == code

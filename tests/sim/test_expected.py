@@ -8,29 +8,32 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.cli.demo_story import remember
-from sparkctl.cli.tellers import WordTeller
+from sparkctl.cli.demo_story import seed_start_history
+from sparkctl.cli.tellers import TextPrinter
 from sparkctl.core.config import load_config
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.record import decode, encode
-from sparkctl.model.events import Ended, Outcome, PhaseChanged
+from sparkctl.core.record import decode_event, encode_event
+from sparkctl.model.events import CommandEnded, Outcome, PhaseChanged
 from sparkctl.model.node import Node
-from sparkctl.model.phase import PartTime, Phase
-from sparkctl.operations.down import DownRequest, down
-from sparkctl.operations.starting.request import UpRequest
-from sparkctl.operations.up import up
+from sparkctl.model.phase import Phase, PhaseDuration
+from sparkctl.operations.down import StopInstance, stop_instance
+from sparkctl.operations.starting.request import StartInstance
+from sparkctl.operations.up import start_instance
 from sparkctl.sim import SimulatedSparks
 
 VLLM = "qwen36-vllm"
 
 
-async def started(ctx: Context, node: Node) -> list[PhaseChanged]:
+async def started(ctx: CommandContext, node: Node) -> list[PhaseChanged]:
     profile = ProfileLibrary(shipped_profiles_dir()).load(VLLM)
-    events = [event async for event in up(ctx, UpRequest(profile, engines.load(profile.engine), (node,)))]
-    assert isinstance(events[-1], Ended)
+    events = [
+        event
+        async for event in start_instance(ctx, StartInstance(profile, engines.load_engine(profile.engine), (node,)))
+    ]
+    assert isinstance(events[-1], CommandEnded)
     assert events[-1].outcome is Outcome.READY
     return [event for event in events if isinstance(event, PhaseChanged)]
 
@@ -38,12 +41,12 @@ async def started(ctx: Context, node: Node) -> list[PhaseChanged]:
 async def test_a_start_is_measured_part_by_part_and_the_next_one_knows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ctx = Context(History(tmp_path / "state"), "milo@desk")
+    ctx = CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
     async with SimulatedSparks("empty", speed=10.0) as sparks:  # so slow that no two steps come in one batch
         node = load_config(sparks.config_path).nodes[0]
         first = await started(ctx, node)
         assert {event.expected_parts for event in first} == {()}
-        async for _ in down(ctx, DownRequest(VLLM, [node], 0.0, frozenset())):
+        async for _ in stop_instance(ctx, StopInstance(VLLM, [node], 0.0, frozenset())):
             pass
         second = await started(ctx, node)
     (known,) = {event.expected_parts for event in second}
@@ -52,21 +55,21 @@ async def test_a_start_is_measured_part_by_part_and_the_next_one_knows(
     whole = second[0].expected
     assert whole is not None
     assert 0 < sum(one.seconds for one in known) <= whole + 1.0
-    again = decode(json.loads(json.dumps(encode(second[-1]))))
+    again = decode_event(json.loads(json.dumps(encode_event(second[-1]))))
     assert isinstance(again, PhaseChanged)
     assert again.expected_parts == known, "a recording tells it as well"
 
-    teller = WordTeller()
+    teller = TextPrinter()
     teller.live.on = True
-    long = (PartTime(Phase.LOADING, "weights", 130.0), PartTime(Phase.LOADING, "compile", 40.0))
-    teller.tell(PhaseChanged(1.0, node.name, VLLM, Phase.LOADING, expected_parts=long))
-    teller.tell(PhaseChanged(2.0, node.name, VLLM, Phase.WARMING, expected_parts=long))
+    long = (PhaseDuration(Phase.LOADING, "weights", 130.0), PhaseDuration(Phase.LOADING, "compile", 40.0))
+    teller.print_event(PhaseChanged(1.0, node.name, VLLM, Phase.LOADING, expected_parts=long))
+    teller.print_event(PhaseChanged(2.0, node.name, VLLM, Phase.WARMING, expected_parts=long))
     assert "loading done   0.0 s, usually 2 min 50 s" in capsys.readouterr().err
 
 
 def test_the_simulated_operator_has_started_all_of_it_before(tmp_path: Path) -> None:
-    remember(tmp_path)
+    seed_start_history(tmp_path)
     profile = ProfileLibrary(shipped_profiles_dir()).load(VLLM)
-    known = History(tmp_path).expected(VLLM, profile.digest, "spark2")
+    known = OperationHistory(tmp_path).expected(VLLM, profile.digest, "spark2")
     assert known.seconds == pytest.approx(sum(one.seconds for one in known.parts) + 2)
     assert any(one.step == "weights" for one in known.parts)

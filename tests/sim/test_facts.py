@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sparkctl.core.live import Store
-from sparkctl.model.engine_facts import EngineFact, FactName
+from sparkctl.model.engine_facts import EngineFact, EngineFactName
 from sparkctl.model.events import ContainersListed, FactsLearned
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.node import NodeName
@@ -32,7 +32,7 @@ async def test_a_fallback_is_a_note_of_its_instance(tmp_path: Path) -> None:
         view = room.instance(NodeName("spark2"), "qwen36-vllm")
         store = Store()
         fact = EngineFact(
-            FactName.QUANTIZATION_PATH, "Marlin fallback (FP4 weights, 16-bit arithmetic)", is_fallback=True
+            EngineFactName.QUANTIZATION_PATH, "Marlin fallback (FP4 weights, 16-bit arithmetic)", is_fallback=True
         )
         store.apply(room.bridge.store.state(NodeName("spark2")))
         store.apply(ContainersListed(2e9, NodeName("spark2"), (view,)))

@@ -12,19 +12,19 @@ import asyncssh
 import pytest
 
 from sparkctl.core.clock import SystemClock
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
 from sparkctl.core.session import Session
-from sparkctl.core.store import LoadView
-from sparkctl.model.events import Event, GuardStood
+from sparkctl.core.store import NodeTelemetryView
+from sparkctl.model.events import Event, GuardStatusChanged
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.model.plan import GuardRule, Label, ReadyRule
-from sparkctl.operations.following.follow import Follower
-from sparkctl.operations.guard import ArmRequest, arm, disarm
-from sparkctl.operations.status import instance_view
-from sparkctl.operations.top import watch
+from sparkctl.model.plan import ContainerLabel, GuardRule, ReadinessRule
+from sparkctl.operations.following.follow import NodeMonitor
+from sparkctl.operations.guard import ArmGuard, arm_guard, disarm_guard
+from sparkctl.operations.status import build_instance_view
+from sparkctl.operations.top import watch_load_views
 from sparkctl.sim import SimulatedSparks, docker_api
-from sparkctl.sim.http import Reply
+from sparkctl.sim.http import SimHttpReply
 from tests.sim import clients
 
 
@@ -35,8 +35,8 @@ class Hasty(SystemClock):
         await asyncio.sleep(seconds / 50)
 
 
-def context(directory: Path) -> Context:
-    return Context(History(directory), "tester", clock=Hasty())
+def context(directory: Path) -> CommandContext:
+    return CommandContext(OperationHistory(directory), "tester", clock=Hasty())
 
 
 def node_of(sparks: SimulatedSparks) -> Node:
@@ -53,8 +53,10 @@ async def stacks() -> AsyncIterator[SimulatedSparks]:
 
 
 async def until(
-    views: AsyncIterator[tuple[LoadView, ...]], claim: Callable[[LoadView], object], within: float = clients.PATIENCE
-) -> LoadView:
+    views: AsyncIterator[tuple[NodeTelemetryView, ...]],
+    claim: Callable[[NodeTelemetryView], object],
+    within: float = clients.PATIENCE,
+) -> NodeTelemetryView:
     async with asyncio.timeout(within):
         async for (view,) in views:
             if claim(view):
@@ -65,14 +67,14 @@ async def until(
 async def test_a_docker_that_hangs_holds_up_no_sample(
     stacks: SimulatedSparks, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    views = watch(context(tmp_path), [node_of(stacks)], every=0.1)
+    views = watch_load_views(context(tmp_path), [node_of(stacks)], every=0.1)
     seen = await until(views, lambda view: view.instances)
     hanging, asked = asyncio.Event(), asyncio.Event()
 
-    async def hang(*_: object) -> Reply:
+    async def hang(*_: object) -> SimHttpReply:
         asked.set()
         await hanging.wait()
-        return Reply()
+        return SimHttpReply()
 
     monkeypatch.setattr(docker_api, "_route", hang)
     await until(views, lambda _: asked.is_set())
@@ -88,13 +90,18 @@ async def test_a_docker_that_hangs_holds_up_no_sample(
 
 
 async def test_samples_come_faster_while_something_of_ours_loads(tmp_path: Path) -> None:
-    rule = json.dumps(asdict(ReadyRule("The server is fired up", "/health")))
-    labels = {Label.INSTANCE: "a", Label.ENGINE: "sglang", Label.READY: rule, Label.PORT: "8003"}
+    rule = json.dumps(asdict(ReadinessRule("The server is fired up", "/health")))
+    labels = {
+        ContainerLabel.INSTANCE: "a",
+        ContainerLabel.ENGINE: "sglang",
+        ContainerLabel.READY: rule,
+        ContainerLabel.PORT: "8003",
+    }
     body = {
         "Image": clients.SGLANG_IMAGE, "Cmd": clients.SGLANG, "HostConfig": {"NetworkMode": "host"}, "Labels": labels
     }  # fmt: skip
     async with SimulatedSparks(speed=0.2) as sparks:  # a start takes fifty seconds
-        views = watch(context(tmp_path), [node_of(sparks)], every=60)
+        views = watch_load_views(context(tmp_path), [node_of(sparks)], every=60)
         slow = await until(views, lambda view: view.instances_seen)
         docker = sparks.docker["spark1"]
         docker.start(docker.create("sglang-a", body))
@@ -111,7 +118,7 @@ async def test_a_login_that_was_refused_is_tried_again_where_that_is_wanted(
     sshd = stacks.sshd["spark1"]
     ours, sshd.authorized = sshd.authorized, asyncssh.import_authorized_keys("")
     for again in (None, 5.0):
-        views = watch(context(tmp_path), [node_of(stacks)], every=0.1, again=again)
+        views = watch_load_views(context(tmp_path), [node_of(stacks)], every=0.1, again=again)
         refused = await until(views, lambda view: view.state is NodeState.REFUSED)
         assert refused.sample is None
         sshd.authorized = ours
@@ -130,19 +137,19 @@ async def test_a_container_that_goes_between_two_questions_is_gone_and_docker_is
 ) -> None:
     async with Session(node_of(stacks)) as session, asyncio.timeout(clients.PATIENCE):
         await session.link.connect()
-        (listed,) = await session.docker.list()
+        (listed,) = await session.docker.list_containers()
         await session.docker.stop(listed.id, 1.0)
-        (ended,) = await session.docker.list()
-        assert await instance_view(session, ended, None) is not None
+        (ended,) = await session.docker.list_containers()
+        assert await build_instance_view(session, ended, None) is not None
         await session.docker.remove(listed.id)
-        assert await instance_view(session, ended, None) is None
+        assert await build_instance_view(session, ended, None) is None
 
 
 async def test_a_guard_is_told_of_as_it_comes_and_goes(tmp_path: Path) -> None:
     told: asyncio.Queue[tuple[str, ...] | None] = asyncio.Queue()
 
     def take(event: Event) -> None:
-        if isinstance(event, GuardStood):
+        if isinstance(event, GuardStatusChanged):
             told.put_nowait(event.watched)
 
     async def until_told(watched: tuple[str, ...]) -> None:
@@ -152,12 +159,12 @@ async def test_a_guard_is_told_of_as_it_comes_and_goes(tmp_path: Path) -> None:
 
     async with SimulatedSparks("two-stacks", **clients.FAST) as sparks:
         ctx, node = context(tmp_path), node_of(sparks)
-        follower = asyncio.create_task(Follower(ctx, node, 1.0, take).run())
+        follower = asyncio.create_task(NodeMonitor(ctx, node, 1.0, take).run())
         await until_told(())
         rule = GuardRule(floor=1 << 20, limit=3600.0, cache_below=0)
-        assert [event async for event in arm(ctx, ArmRequest([node], None, (), rule))]
+        assert [event async for event in arm_guard(ctx, ArmGuard([node], None, (), rule))]
         await until_told(("qwen36-ngram",))
-        assert [event async for event in disarm(ctx, [node], None)]
+        assert [event async for event in disarm_guard(ctx, [node], None)]
         await until_told(())
         follower.cancel()
         await asyncio.gather(follower, return_exceptions=True)

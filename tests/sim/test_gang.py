@@ -12,25 +12,34 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.core.config import load_config
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
-from sparkctl.core.logtime import moment
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
+from sparkctl.core.logtime import parse_log_time
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.model.events import Ended, Event, LogArrived, NodeStateChanged, Outcome, PhaseChanged, PlanMade, Warned
+from sparkctl.model.events import (
+    CommandEnded,
+    Event,
+    LaunchPlanned,
+    LogArrived,
+    NodeStateChanged,
+    Outcome,
+    PhaseChanged,
+    WarningEmitted,
+)
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import Label
-from sparkctl.model.verdict import Cause
-from sparkctl.operations.clock_offset import measure
-from sparkctl.operations.down import DownRequest, down
-from sparkctl.operations.logs import LogsRequest, logs
-from sparkctl.operations.starting.request import UpRequest
-from sparkctl.operations.status import status
-from sparkctl.operations.up import up
-from sparkctl.sim import NodeOptions, SimulatedSparks
-from sparkctl.sim.dockerd import Refusal
-from sparkctl.sim.node import Fault, Trouble
+from sparkctl.model.plan import ContainerLabel
+from sparkctl.model.verdict import FailureCause
+from sparkctl.operations.clock_offset import measure_clock_offset
+from sparkctl.operations.down import StopInstance, stop_instance
+from sparkctl.operations.logs import ShowLog, show_log
+from sparkctl.operations.starting.request import StartInstance
+from sparkctl.operations.status import read_node_statuses
+from sparkctl.operations.up import start_instance
+from sparkctl.sim import SimNodeOptions, SimulatedSparks
+from sparkctl.sim.dockerd import DockerApiError
+from sparkctl.sim.node import EngineFault, NodeFault
 from tests.sim.clients import FAST, PATIENCE
 from tests.sim.test_command import demo
 
@@ -51,22 +60,22 @@ async def slow() -> AsyncIterator[SimulatedSparks]:
 
 
 @pytest.fixture
-def ctx(tmp_path: Path) -> Context:
-    return Context(History(tmp_path / "state"), "milo@desk")
+def ctx(tmp_path: Path) -> CommandContext:
+    return CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
 
 
-def request(sparks: SimulatedSparks, *sets: str, name: str = "qwen36-tp2", **more: object) -> UpRequest:
+def request(sparks: SimulatedSparks, *sets: str, name: str = "qwen36-tp2", **more: object) -> StartInstance:
     profile = ProfileLibrary(user=shipped_profiles_dir()).load(name, overrides=sets)
     nodes = load_config(sparks.config_path).nodes
-    return UpRequest(profile, engines.load(profile.engine), tuple(nodes), words=(name,), **more)  # type: ignore[arg-type]
+    return StartInstance(profile, engines.load_engine(profile.engine), tuple(nodes), words=(name,), **more)  # type: ignore[arg-type]
 
 
-async def run(ctx: Context, asked: UpRequest) -> list[Event]:
-    return [event async for event in up(ctx, asked)]
+async def run(ctx: CommandContext, asked: StartInstance) -> list[Event]:
+    return [event async for event in start_instance(ctx, asked)]
 
 
-def end_of(events: Sequence[Event]) -> Ended:
-    assert isinstance(events[-1], Ended)
+def end_of(events: Sequence[Event]) -> CommandEnded:
+    assert isinstance(events[-1], CommandEnded)
     return events[-1]
 
 
@@ -91,41 +100,41 @@ async def loading(stream: AsyncIterator[Event], node: str) -> None:
             return
 
 
-async def test_it_gets_ready_as_one_and_each_rank_knows_its_place(sparks: SimulatedSparks, ctx: Context) -> None:
+async def test_it_gets_ready_as_one_and_each_rank_knows_its_place(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     events = await run(ctx, request(sparks))
     ended = end_of(events)
     assert (ended.outcome, ended.node, ended.endpoint) == (Outcome.READY, "spark1", "http://127.0.0.1:8003")
-    head, worker = [event.plan for event in events if isinstance(event, PlanMade)]
+    head, worker = [event.plan for event in events if isinstance(event, LaunchPlanned)]
     assert [dict(plan.env)["VLLM_HOST_IP"] for plan in (head, worker)] == ["192.168.200.11", "192.168.200.12"]
-    assert (head.flag("node-rank"), worker.flag("node-rank")) == ("0", "1")
-    assert head.flag("dist-init-addr") == worker.flag("dist-init-addr") == "192.168.200.11:25000"
+    assert (head.get_flag_value("node-rank"), worker.get_flag_value("node-rank")) == ("0", "1")
+    assert head.get_flag_value("dist-init-addr") == worker.get_flag_value("dist-init-addr") == "192.168.200.11:25000"
     assert (head.port, worker.port) == (8003, None)
     for at, node in enumerate(BOTH):
         assert phases(events, node)[-1] is Phase.READY
         its = labels(sparks, node)
-        assert (its[Label.RANK], its[Label.NODES]) == (f"{at}/2", "spark1,spark2")
+        assert (its[ContainerLabel.RANK], its[ContainerLabel.NODES]) == (f"{at}/2", "spark1,spark2")
         assert ctx.history.saved_logs("qwen36-tp2", [NodeName(node)])
         assert [event for event in events if isinstance(event, LogArrived) and event.node == node]
-    assert labels(sparks, "spark1")[Label.RUN] == labels(sparks, "spark2")[Label.RUN]
+    assert labels(sparks, "spark1")[ContainerLabel.RUN] == labels(sparks, "spark2")[ContainerLabel.RUN]
 
 
 async def test_without_a_cable_it_goes_over_the_house_and_says_what_that_costs(
-    sparks: SimulatedSparks, ctx: Context
+    sparks: SimulatedSparks, ctx: CommandContext
 ) -> None:
     asked = request(sparks, dry_run=True)
     over_lan = replace(asked, nodes=tuple(replace(node, fabric="enP7s7") for node in asked.nodes))
     events = await run(ctx, over_lan)
     assert end_of(events).outcome is Outcome.PLANNED
-    told = [event.message for event in events if isinstance(event, Warned)]
+    told = [event.message for event in events if isinstance(event, WarningEmitted)]
     assert [("over enP7s7" in one, "fraction of the speed" in one) for one in told] == [(True, True)]
-    for plan in [event.plan for event in events if isinstance(event, PlanMade)]:
+    for plan in [event.plan for event in events if isinstance(event, LaunchPlanned)]:
         env = dict(plan.env)
         assert (env["NCCL_SOCKET_IFNAME"], env["NCCL_IB_DISABLE"]) == ("enP7s7", "1")
     assert states(sparks) == []
 
 
-async def test_sparks_that_do_not_reach_each_other_are_refused_before_anything_changes(ctx: Context) -> None:
-    options = {"spark2": NodeOptions(troubles=frozenset({Trouble.NO_ADDRESS}))}
+async def test_sparks_that_do_not_reach_each_other_are_refused_before_anything_changes(ctx: CommandContext) -> None:
+    options = {"spark2": SimNodeOptions(troubles=frozenset({NodeFault.NO_ADDRESS}))}
     async with SimulatedSparks(options=options, **FAST) as sparks:
         asked = request(sparks)
         only_cable = replace(asked, nodes=tuple(replace(node, fabric="enp1s0f0np0") for node in asked.nodes))
@@ -136,7 +145,7 @@ async def test_sparks_that_do_not_reach_each_other_are_refused_before_anything_c
 
 
 async def test_what_runs_already_is_watched_or_ready_and_half_of_it_is_refused(
-    sparks: SimulatedSparks, ctx: Context
+    sparks: SimulatedSparks, ctx: CommandContext
 ) -> None:
     assert end_of(await run(ctx, request(sparks))).outcome is Outcome.READY
     again = await run(ctx, request(sparks))
@@ -151,13 +160,13 @@ async def test_what_runs_already_is_watched_or_ready_and_half_of_it_is_refused(
 
 
 @pytest.mark.parametrize(("broken", "other"), [BOTH, BOTH[::-1]])
-async def test_a_rank_that_fails_ends_the_other_and_is_named(ctx: Context, broken: str, other: str) -> None:
+async def test_a_rank_that_fails_ends_the_other_and_is_named(ctx: CommandContext, broken: str, other: str) -> None:
     async with SimulatedSparks(faults={broken: "cuda-oom"}, speed=3) as sparks:
         events = await run(ctx, request(sparks))
         ended = end_of(events)
         assert (ended.outcome, ended.exit_code, ended.node) == (Outcome.FAILED, 1, broken)
         assert ended.verdict is not None
-        assert ended.verdict.cause is Cause.CUDA_OUT_OF_MEMORY
+        assert ended.verdict.cause is FailureCause.CUDA_OUT_OF_MEMORY
         assert ended.verdict.summary.startswith(f"Rank {BOTH.index(broken)} of 2, on {broken}: ")
         assert f"/{broken}/" in (ended.log or "")
         ((where, log),) = ended.more_logs
@@ -169,19 +178,19 @@ async def test_a_rank_that_fails_ends_the_other_and_is_named(ctx: Context, broke
         assert all(ctx.history.saved_logs("qwen36-tp2", [NodeName(node)]) for node in BOTH)
 
 
-async def test_a_rank_that_mpirun_started_is_named_where_it_fails(ctx: Context) -> None:
+async def test_a_rank_that_mpirun_started_is_named_where_it_fails(ctx: CommandContext) -> None:
     async with SimulatedSparks(faults={"spark2": "cuda-oom"}, speed=3) as sparks:
         events = await run(ctx, request(sparks, name="trtllm-qwen3-235b"))
         ended = end_of(events)
         assert (ended.outcome, ended.exit_code, ended.node) == (Outcome.FAILED, 1, "spark2")
         assert ended.verdict is not None
-        assert ended.verdict.cause is not Cause.WORKER_LOST
+        assert ended.verdict.cause is not FailureCause.WORKER_LOST
         assert ended.verdict.summary.startswith("Rank 1 of 2, on spark2: ")
         assert states(sparks) == ["exited", "exited"]
-        assert not [one.message for one in events if isinstance(one, Warned) and "log in" in one.message]
+        assert not [one.message for one in events if isinstance(one, WarningEmitted) and "log in" in one.message]
 
 
-async def test_where_mpirun_loses_the_cable_the_rank_that_says_so_is_the_root(ctx: Context) -> None:
+async def test_where_mpirun_loses_the_cable_the_rank_that_says_so_is_the_root(ctx: CommandContext) -> None:
     async with SimulatedSparks(**FAST) as sparks:
         sparks.nodes["spark2"].clock_ahead = -0.5  # within what a slow way to it would leave open
         events = await run(ctx, request(sparks, "env.SIM_FAULT=fabric-cut", name="trtllm-qwen3-235b"))
@@ -197,43 +206,43 @@ async def test_where_mpirun_loses_the_cable_the_rank_that_says_so_is_the_root(ct
 
 
 async def test_a_flag_that_mpiruns_program_does_not_know_is_told_by_its_head_alone(
-    sparks: SimulatedSparks, ctx: Context
+    sparks: SimulatedSparks, ctx: CommandContext
 ) -> None:
     ended = end_of(await run(ctx, request(sparks, "env.SIM_FAULT=bad-flag", name="trtllm-qwen3-235b")))
     assert (ended.outcome, ended.node) == (Outcome.FAILED, "spark1")
     assert ended.verdict is not None
-    assert ended.verdict.cause is Cause.UNKNOWN_FLAG
+    assert ended.verdict.cause is FailureCause.UNKNOWN_FLAG
     assert not ended.verdict.contributing
     assert states(sparks) == ["exited", "exited"]
     (log,) = ctx.history.saved_logs("trtllm-qwen3-235b", [NodeName("spark2")])
     assert "This rank is over" in log.path.read_text()
 
 
-async def test_a_guard_that_ends_one_rank_ends_the_model_and_is_the_verdict(ctx: Context) -> None:
+async def test_a_guard_that_ends_one_rank_ends_the_model_and_is_the_verdict(ctx: CommandContext) -> None:
     async with SimulatedSparks(faults={"spark2": "memory-runaway"}, speed=5) as sparks:
         ended = end_of(await run(ctx, request(sparks)))
         assert (ended.outcome, ended.node) == (Outcome.FAILED, "spark2")
         assert ended.verdict is not None
-        assert ended.verdict.cause is Cause.GUARD_STOPPED
+        assert ended.verdict.cause is FailureCause.GUARD_STOPPED
         assert states(sparks) == ["exited", "exited"]
 
 
-async def test_clocks_are_compared_over_ssh(sparks: SimulatedSparks, ctx: Context) -> None:
+async def test_clocks_are_compared_over_ssh(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     sparks.nodes["spark2"].clock_ahead = -200.0
     for node, ahead in zip(load_config(sparks.config_path).nodes, (0.0, -200.0), strict=True):
         async with ctx.session(node) as session:
             await session.link.connect()
-            found = await measure(session)
+            found = await measure_clock_offset(session)
         assert found is not None
         assert abs(found.ahead - ahead) <= found.doubt + 0.05
 
 
 @pytest.mark.parametrize("ahead", [300.0, -300.0])
 async def test_a_worker_that_somebody_kills_is_the_root_whatever_the_head_says_then(
-    slow: SimulatedSparks, ctx: Context, ahead: float
+    slow: SimulatedSparks, ctx: CommandContext, ahead: float
 ) -> None:
     slow.nodes["spark2"].clock_ahead = ahead
-    stream = up(ctx, request(slow))
+    stream = start_instance(ctx, request(slow))
     await loading(stream, "spark2")
     (worker,) = slow.docker["spark2"].containers.values()
     slow.docker["spark2"].running[worker.id].kill()
@@ -244,10 +253,12 @@ async def test_a_worker_that_somebody_kills_is_the_root_whatever_the_head_says_t
     assert states(slow) == ["exited", "exited"]
 
 
-async def test_a_worker_whose_spark_falls_silent_for_a_while_is_waited_for(slow: SimulatedSparks, ctx: Context) -> None:
-    stream = up(ctx, request(slow))
+async def test_a_worker_whose_spark_falls_silent_for_a_while_is_waited_for(
+    slow: SimulatedSparks, ctx: CommandContext
+) -> None:
+    stream = start_instance(ctx, request(slow))
     await loading(stream, "spark2")
-    slow.sshd["spark2"].cut()
+    slow.sshd["spark2"].drop_connections()
     events = [event async for event in stream]
     assert end_of(events).outcome is Outcome.READY
     away = [event for event in events if isinstance(event, NodeStateChanged) and event.node == "spark2"]
@@ -256,11 +267,11 @@ async def test_a_worker_whose_spark_falls_silent_for_a_while_is_waited_for(slow:
 
 
 async def test_a_worker_whose_spark_does_not_come_back_is_not_known_and_nothing_is_stopped(
-    slow: SimulatedSparks, ctx: Context
+    slow: SimulatedSparks, ctx: CommandContext
 ) -> None:
     """The head would wait for it: time is over, and what the worker did is not known."""
-    slow.nodes["spark1"].fault = Fault.HANG
-    stream = up(ctx, request(slow, timeout=3.0))
+    slow.nodes["spark1"].fault = EngineFault.HANG
+    stream = start_instance(ctx, request(slow, timeout=3.0))
     await loading(stream, "spark2")
     await slow.sshd["spark2"].close()
     ended = end_of([event async for event in stream])
@@ -270,9 +281,9 @@ async def test_a_worker_whose_spark_does_not_come_back_is_not_known_and_nothing_
 
 
 async def test_a_head_that_fails_while_the_workers_spark_is_silent_is_the_verdict_and_the_worker_unknown(
-    slow: SimulatedSparks, ctx: Context
+    slow: SimulatedSparks, ctx: CommandContext
 ) -> None:
-    stream = up(ctx, request(slow))
+    stream = start_instance(ctx, request(slow))
     await loading(stream, "spark1")
     await slow.sshd["spark2"].close()
     (head,) = slow.docker["spark1"].containers.values()
@@ -280,12 +291,14 @@ async def test_a_head_that_fails_while_the_workers_spark_is_silent_is_the_verdic
     events = [event async for event in stream]
     ended = end_of(events)
     assert (ended.outcome, ended.node) == (Outcome.FAILED, "spark1")
-    told = [(event.message, event.hint) for event in events if isinstance(event, Warned) and event.node == "spark2"]
+    told = [
+        (event.message, event.hint) for event in events if isinstance(event, WarningEmitted) and event.node == "spark2"
+    ]
     assert any("whether its rank on spark2 has ended is not known" in what for what, _ in told), told
     assert any("sparkctl down qwen36-tp2" in (hint or "") for _, hint in told)
 
 
-async def test_two_failures_of_whichever_rank_are_asked_about_before_the_third(ctx: Context) -> None:
+async def test_two_failures_of_whichever_rank_are_asked_about_before_the_third(ctx: CommandContext) -> None:
     for broken in BOTH:
         async with SimulatedSparks(faults={broken: "cuda-oom"}, **FAST) as sparks:
             assert end_of(await run(ctx, request(sparks))).outcome is Outcome.FAILED
@@ -296,31 +309,33 @@ async def test_two_failures_of_whichever_rank_are_asked_about_before_the_third(c
         assert end_of(await run(ctx, request(sparks, once_more=True))).outcome is Outcome.READY
 
 
-async def test_ctrl_c_leaves_both_ranks_and_the_next_up_watches_them(slow: SimulatedSparks, ctx: Context) -> None:
-    stream = up(ctx, request(slow))
+async def test_ctrl_c_leaves_both_ranks_and_the_next_up_watches_them(
+    slow: SimulatedSparks, ctx: CommandContext
+) -> None:
+    stream = start_instance(ctx, request(slow))
     await loading(stream, "spark1")
     ctx.interrupt.press()
     ended = end_of([event async for event in stream])
     assert ended.outcome is Outcome.INTERRUPTED
     assert "still starting on spark1 and spark2, without us" in (ended.message or "")
     assert states(slow) == ["running", "running"]
-    other = Context(ctx.history, "milo@desk")
+    other = CommandContext(ctx.history, "milo@desk")
     events = await run(other, request(slow))
     assert end_of(events).outcome is Outcome.READY
     assert Phase.CREATING not in phases(events, "spark1") + phases(events, "spark2")
 
 
-async def test_detach_returns_with_both_running(slow: SimulatedSparks, ctx: Context) -> None:
+async def test_detach_returns_with_both_running(slow: SimulatedSparks, ctx: CommandContext) -> None:
     assert end_of(await run(ctx, request(slow, detach=True))).outcome is Outcome.DETACHED
     assert states(slow) == ["running", "running"]
 
 
-async def test_where_one_rank_cannot_be_created_nothing_stays_on_the_other(ctx: Context) -> None:
+async def test_where_one_rank_cannot_be_created_nothing_stays_on_the_other(ctx: CommandContext) -> None:
     async with SimulatedSparks(**FAST) as sparks:
         refusing = sparks.docker["spark1"]
 
         def full(*_: object) -> None:
-            raise Refusal(500, "write /var/lib/docker/tmp: no space left on device")
+            raise DockerApiError(500, "write /var/lib/docker/tmp: no space left on device")
 
         refusing.start = full  # type: ignore[method-assign, assignment]
         events = await run(ctx, request(sparks))
@@ -328,13 +343,13 @@ async def test_where_one_rank_cannot_be_created_nothing_stays_on_the_other(ctx: 
         assert ended.exit_code in (1, 6)
         assert ended.node == "spark1"
         assert states(sparks) == []
-        told = [event.message for event in events if isinstance(event, Warned) and event.node == "spark2"]
+        told = [event.message for event in events if isinstance(event, WarningEmitted) and event.node == "spark2"]
         assert any("was removed again" in message for message in told)
 
 
 @pytest.mark.parametrize("node", BOTH)
 async def test_ctrl_c_between_the_creations_of_two_ranks_takes_the_first_back(
-    slow: SimulatedSparks, ctx: Context, node: str
+    slow: SimulatedSparks, ctx: CommandContext, node: str
 ) -> None:
     """Whichever Spark it is whose container is made first."""
     ordered = request(slow) if node == "spark2" else replace(request(slow), nodes=request(slow).nodes[::-1])
@@ -353,19 +368,19 @@ async def test_ctrl_c_between_the_creations_of_two_ranks_takes_the_first_back(
     assert (ended.outcome, ended.exit_code) == (Outcome.INTERRUPTED, 130)
     assert ended.message == "interrupted before all ranks were started; those that were are taken back"
     assert states(slow) == [], "no half of it"
-    told = [event.message for event in events if isinstance(event, Warned) and event.node == node]
+    told = [event.message for event in events if isinstance(event, WarningEmitted) and event.node == node]
     assert any("was removed again" in message for message in told)
     async with asyncio.timeout(PATIENCE):
         while any(slow.nodes[name].locks for name in BOTH):  # noqa: ASYNC110  the simulated shell ends on its own
             await asyncio.sleep(0.01)
-    assert end_of(await run(Context(ctx.history, "milo@desk"), request(slow))).outcome is Outcome.READY
+    assert end_of(await run(CommandContext(ctx.history, "milo@desk"), request(slow))).outcome is Outcome.READY
 
 
-async def test_the_locks_are_those_of_all_nodes_and_are_given_back(slow: SimulatedSparks, ctx: Context) -> None:
-    stream = up(ctx, request(slow))
+async def test_the_locks_are_those_of_all_nodes_and_are_given_back(slow: SimulatedSparks, ctx: CommandContext) -> None:
+    stream = start_instance(ctx, request(slow))
     await loading(stream, "spark1")
     assert [len(slow.nodes[name].locks) for name in BOTH] == [1, 1]
-    second = end_of(await run(Context(ctx.history, "lena@desk"), request(slow, "port=9001")))
+    second = end_of(await run(CommandContext(ctx.history, "lena@desk"), request(slow, "port=9001")))
     assert second.outcome is Outcome.REFUSED
     assert end_of([event async for event in stream]).outcome is Outcome.READY
     async with asyncio.timeout(PATIENCE):
@@ -374,44 +389,44 @@ async def test_the_locks_are_those_of_all_nodes_and_are_given_back(slow: Simulat
 
 
 async def test_a_worker_is_as_far_as_its_head_and_never_failed_or_ready_before(
-    slow: SimulatedSparks, ctx: Context
+    slow: SimulatedSparks, ctx: CommandContext
 ) -> None:
-    stream = up(ctx, request(slow))
+    stream = start_instance(ctx, request(slow))
     await loading(stream, "spark2")
-    seen = await status(ctx, load_config(slow.config_path).nodes)
+    seen = await read_node_statuses(ctx, load_config(slow.config_path).nodes)
     (head,), (worker,) = (view.instances for view in seen)
     assert (worker.rank, worker.nodes, worker.run) == ("1/2", BOTH, head.run)
     assert worker.phase in (Phase.STARTING, Phase.LOADING, Phase.WARMING)
     assert end_of([event async for event in stream]).outcome is Outcome.READY
-    seen = await status(ctx, load_config(slow.config_path).nodes)
+    seen = await read_node_statuses(ctx, load_config(slow.config_path).nodes)
     assert [one.phase for view in seen for one in view.instances] == [Phase.READY, Phase.READY]
-    (alone,) = await status(ctx, load_config(slow.config_path).nodes[1:])
+    (alone,) = await read_node_statuses(ctx, load_config(slow.config_path).nodes[1:])
     assert alone.instances[0].phase is Phase.UNKNOWN
-    assert alone.is_well, "nothing is wrong with what only its head can say"
+    assert alone.is_healthy, "nothing is wrong with what only its head can say"
 
 
-async def test_the_logs_of_both_ranks_are_shown_each_as_its_own(sparks: SimulatedSparks, ctx: Context) -> None:
+async def test_the_logs_of_both_ranks_are_shown_each_as_its_own(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     assert end_of(await run(ctx, request(sparks))).outcome is Outcome.READY
     nodes = load_config(sparks.config_path).nodes
-    whole = [event async for event in logs(ctx, LogsRequest("qwen36-tp2", nodes))]
+    whole = [event async for event in show_log(ctx, ShowLog("qwen36-tp2", nodes))]
     assert end_of(whole).outcome is Outcome.DONE
     told = [(event.node, event.rank) for event in whole if isinstance(event, LogArrived)]
     assert set(told) == {("spark1", "0/2"), ("spark2", "1/2")}
-    one = [event async for event in logs(ctx, LogsRequest("qwen36-tp2", nodes[1:]))]
+    one = [event async for event in show_log(ctx, ShowLog("qwen36-tp2", nodes[1:]))]
     assert {(event.node, event.rank) for event in one if isinstance(event, LogArrived)} == {("spark2", None)}
 
 
 @pytest.mark.parametrize("ahead", [300.0, -300.0])
 async def test_the_logs_of_both_ranks_are_one_by_time_whatever_their_clocks_say(
-    sparks: SimulatedSparks, ctx: Context, ahead: float
+    sparks: SimulatedSparks, ctx: CommandContext, ahead: float
 ) -> None:
     sparks.nodes["spark2"].clock_ahead = ahead
     assert end_of(await run(ctx, request(sparks))).outcome is Outcome.READY
     nodes = load_config(sparks.config_path).nodes
     for tail in (None, 20):
         told = [
-            (moment(line.when, ""), event.node)
-            async for event in logs(ctx, LogsRequest("qwen36-tp2", nodes, tail=tail))
+            (parse_log_time(line.when, ""), event.node)
+            async for event in show_log(ctx, ShowLog("qwen36-tp2", nodes, tail=tail))
             if isinstance(event, LogArrived)
             for line in event.lines
         ]
@@ -423,22 +438,22 @@ async def test_the_logs_of_both_ranks_are_one_by_time_whatever_their_clocks_say(
 
 
 async def test_the_saved_logs_of_both_ranks_are_shown_where_their_containers_are_gone(
-    sparks: SimulatedSparks, ctx: Context
+    sparks: SimulatedSparks, ctx: CommandContext
 ) -> None:
     nodes = load_config(sparks.config_path).nodes
     for _ in range(2):
         assert end_of(await run(ctx, request(sparks))).outcome is Outcome.READY
-        down_ = [event async for event in down(ctx, DownRequest("qwen36-tp2", nodes, everywhere=nodes))]
+        down_ = [event async for event in stop_instance(ctx, StopInstance("qwen36-tp2", nodes, everywhere=nodes))]
         assert end_of(down_).exit_code == 0
     assert states(sparks) == []
-    whole = [event async for event in logs(ctx, LogsRequest("qwen36-tp2", nodes))]
+    whole = [event async for event in show_log(ctx, ShowLog("qwen36-tp2", nodes))]
     assert end_of(whole).outcome is Outcome.DONE
     told = [(event.node, event.rank) for event in whole if isinstance(event, LogArrived)]
     assert set(told) == {("spark1", "0/2"), ("spark2", "1/2")}
-    said = [event.message for event in whole if isinstance(event, Warned)]
+    said = [event.message for event in whole if isinstance(event, WarningEmitted)]
     shown = [str(ctx.history.saved_logs("qwen36-tp2", [node])[0].path) for node in BOTH]
     assert [path in words for path, words in zip(shown, said, strict=True)] == [True, True], "the newest of each"
-    one = [event async for event in logs(ctx, LogsRequest("qwen36-tp2", nodes[1:]))]
+    one = [event async for event in show_log(ctx, ShowLog("qwen36-tp2", nodes[1:]))]
     assert {event.node for event in one if isinstance(event, LogArrived)} == {"spark2"}
 
 

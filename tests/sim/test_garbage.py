@@ -12,28 +12,28 @@ from typing import Any
 import pytest
 
 from sparkctl import engines
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.errors import DockerError, InvalidInput, NodeError, SparkctlError
-from sparkctl.model.events import Ended, Event
+from sparkctl.model.events import CommandEnded, Event
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.operations import guard, top
-from sparkctl.operations.collect import collect
-from sparkctl.operations.diagnose import of_instance
-from sparkctl.operations.doctor import doctor
-from sparkctl.operations.down import DownRequest, down
+from sparkctl.operations.collect import collect_support_bundle
+from sparkctl.operations.diagnose import diagnose_instance
+from sparkctl.operations.doctor import check_nodes
+from sparkctl.operations.down import StopInstance, stop_instance
 from sparkctl.operations.drop_caches import drop_caches
-from sparkctl.operations.endpoints import endpoints
-from sparkctl.operations.following.follow import Follower
-from sparkctl.operations.logs import LogsRequest, logs
-from sparkctl.operations.measure_fabric import measure
-from sparkctl.operations.plan import PlanRequest, plan
-from sparkctl.operations.starting.request import UpRequest
-from sparkctl.operations.status import status
-from sparkctl.operations.sync import SyncRequest, sync
-from sparkctl.operations.up import up
-from sparkctl.sim import NodeOptions, SimulatedSparks
+from sparkctl.operations.endpoints import list_endpoints
+from sparkctl.operations.following.follow import NodeMonitor
+from sparkctl.operations.logs import ShowLog, show_log
+from sparkctl.operations.measure_fabric import measure_fabric
+from sparkctl.operations.plan import CheckFit, check_fit
+from sparkctl.operations.starting.request import StartInstance
+from sparkctl.operations.status import read_node_statuses
+from sparkctl.operations.sync import TransferProfile, transfer_profile
+from sparkctl.operations.up import start_instance
+from sparkctl.sim import SimNodeOptions, SimulatedSparks
 from tests.sim import clients, garbage
 
 BAD, GOOD = NodeName("spark1"), NodeName("spark2")
@@ -73,10 +73,10 @@ async def events_of(stream: AsyncGenerator[Event, None]) -> list[Event]:
         return [event async for event in events]
 
 
-async def followed(ctx: Context, node: Node) -> list[Event]:
+async def followed(ctx: CommandContext, node: Node) -> list[Event]:
     """Follow a node for a while, as the panel and --plain do."""
     events: list[Event] = []
-    task = asyncio.create_task(Follower(ctx, node, 0.2, events.append).run())
+    task = asyncio.create_task(NodeMonitor(ctx, node, 0.2, events.append).run())
     await asyncio.wait({task}, timeout=3.0)
     if task.done():
         task.result()
@@ -85,26 +85,26 @@ async def followed(ctx: Context, node: Node) -> list[Event]:
     return events
 
 
-def questions(ctx: Context, nodes: list[Node], tmp_path: Path) -> dict[str, Callable[[], Awaitable[Any]]]:
+def questions(ctx: CommandContext, nodes: list[Node], tmp_path: Path) -> dict[str, Callable[[], Awaitable[Any]]]:
     """Return everything that only reads."""
     profile = ProfileLibrary().load("qwen36")
     return {
-        "status": lambda: status(ctx, nodes),
-        "top": lambda: top.once(ctx, nodes),
-        "endpoints": lambda: endpoints(ctx, nodes),
-        "doctor": lambda: events_of(doctor(ctx, nodes)),
-        "guard": lambda: guard.status(ctx, nodes),
-        "plan": lambda: events_of(plan(ctx, PlanRequest(profile, nodes))),
-        "collect": lambda: events_of(collect(ctx, nodes, tmp_path / "bundle.tar.gz", None, {})),
-        "logs": lambda: events_of(logs(ctx, LogsRequest("qwen36-vllm", nodes, tail=5))),
-        "logs of the bad one": lambda: events_of(logs(ctx, LogsRequest("qwen36-ngram", nodes[:1], tail=5))),
-        "diagnose": lambda: of_instance(ctx, "qwen36-vllm", nodes, None),
-        "diagnose the bad one": lambda: of_instance(ctx, "qwen36-ngram", nodes[:1], None),
+        "status": lambda: read_node_statuses(ctx, nodes),
+        "top": lambda: top.read_load_views(ctx, nodes),
+        "endpoints": lambda: list_endpoints(ctx, nodes),
+        "doctor": lambda: events_of(check_nodes(ctx, nodes)),
+        "guard": lambda: guard.read_guard_status(ctx, nodes),
+        "plan": lambda: events_of(check_fit(ctx, CheckFit(profile, nodes))),
+        "collect": lambda: events_of(collect_support_bundle(ctx, nodes, tmp_path / "bundle.tar.gz", None, {})),
+        "logs": lambda: events_of(show_log(ctx, ShowLog("qwen36-vllm", nodes, tail=5))),
+        "logs of the bad one": lambda: events_of(show_log(ctx, ShowLog("qwen36-ngram", nodes[:1], tail=5))),
+        "diagnose": lambda: diagnose_instance(ctx, "qwen36-vllm", nodes, None),
+        "diagnose the bad one": lambda: diagnose_instance(ctx, "qwen36-ngram", nodes[:1], None),
         "follow": lambda: followed(ctx, nodes[0]),
     }
 
 
-async def answers_of(ctx: Context, nodes: list[Node], tmp_path: Path) -> dict[str, Any]:
+async def answers_of(ctx: CommandContext, nodes: list[Node], tmp_path: Path) -> dict[str, Any]:
     """Ask everything at once; what is raised is an answer too. What took too long for so much at once is asked again alone."""
     asked = questions(ctx, nodes, tmp_path)
     answers = await asyncio.gather(*(ask() for ask in asked.values()), return_exceptions=True)
@@ -137,7 +137,7 @@ async def _ask_everything(part: str, kind: str, seed: int, place: Path) -> None:
     await asyncio.to_thread(place.mkdir)
     async with SimulatedSparks("two-stacks", **clients.FAST) as sparks:
         spoilt = await garbage.spoil_node(sparks, BAD, part, kind, seed)
-        ctx = Context(history=History(place / "state"), operator="milo@laptop")
+        ctx = CommandContext(history=OperationHistory(place / "state"), operator="milo@laptop")
         found = await answers_of(ctx, nodes_of(sparks), place)
         await spoilt.close()
     for name, answer in found.items():
@@ -150,19 +150,21 @@ async def _ask_everything(part: str, kind: str, seed: int, place: Path) -> None:
     assert [one.instance for one in found["endpoints"][0] if one.node == GOOD] == ["qwen36-vllm"]
     assert found["guard"][1].state is NodeState.OK
     for name in ("doctor", "plan", "collect", "logs"):
-        assert isinstance(found[name][-1], Ended), name
+        assert isinstance(found[name][-1], CommandEnded), name
 
 
-def changes(ctx: Context, sparks: SimulatedSparks) -> dict[str, Callable[[], AsyncGenerator[Event, None]]]:
+def changes(ctx: CommandContext, sparks: SimulatedSparks) -> dict[str, Callable[[], AsyncGenerator[Event, None]]]:
     """Return what changes something, or moves it, in which the bad node has a part."""
     bad, good = nodes_of(sparks)
     profile, shared = ProfileLibrary().load("qwen36"), ProfileLibrary().load("minimax-m27")
     return {
-        "sync from it": lambda: sync(ctx, SyncRequest(shared, bad, (good,))),
-        "sync to it": lambda: sync(ctx, SyncRequest(shared, good, (bad,))),
-        "measure": lambda: measure(ctx, [bad, good]),
-        "up": lambda: up(ctx, UpRequest(profile, engines.load(profile.engine), (bad,), words=("qwen36",))),
-        "down": lambda: down(ctx, DownRequest("qwen36-ngram", (bad,))),
+        "sync from it": lambda: transfer_profile(ctx, TransferProfile(shared, bad, (good,))),
+        "sync to it": lambda: transfer_profile(ctx, TransferProfile(shared, good, (bad,))),
+        "measure": lambda: measure_fabric(ctx, [bad, good]),
+        "up": lambda: start_instance(
+            ctx, StartInstance(profile, engines.load_engine(profile.engine), (bad,), words=("qwen36",))
+        ),
+        "down": lambda: stop_instance(ctx, StopInstance("qwen36-ngram", (bad,))),
         "drop caches": lambda: drop_caches(ctx, (bad,)),
     }
 
@@ -181,10 +183,10 @@ async def test_garbage_ends_what_changes_a_node_with_a_sentence(part: str, seed:
 
 async def _change_everything(part: str, kind: str, seed: int, place: Path) -> None:
     await asyncio.to_thread(place.mkdir)
-    options = {"spark2": NodeOptions(missing=("/home/milo/models/MiniMax-M2.7-MXFP4",))}
+    options = {"spark2": SimNodeOptions(missing=("/home/milo/models/MiniMax-M2.7-MXFP4",))}
     async with SimulatedSparks("two-stacks", options=options, **clients.FAST) as sparks:
         spoilt = await garbage.spoil_node(sparks, BAD, part, kind, seed)
-        ctx = Context(history=History(place / "state"), operator="milo@laptop")
+        ctx = CommandContext(history=OperationHistory(place / "state"), operator="milo@laptop")
         for name, begin in changes(ctx, sparks).items():
             try:
                 async with asyncio.timeout(_LIMIT):
@@ -193,6 +195,6 @@ async def _change_everything(part: str, kind: str, seed: int, place: Path) -> No
                 continue
             except Exception as error:
                 raise AssertionError(f"{name}: a node whose {part} is spoilt ({kind})") from error
-            assert isinstance(events[-1], Ended), name
+            assert isinstance(events[-1], CommandEnded), name
             assert events[-1].exit_code != 70, (name, part, kind, events[-1])
         await spoilt.close()

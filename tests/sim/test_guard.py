@@ -13,25 +13,25 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.core.config import load_config
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.model.ask import ConfirmHostKey, Nobody, StartAgain
-from sparkctl.model.events import Ended, Event, GuardActed, Outcome, PhaseChanged, PlanMade, Warned
-from sparkctl.model.guard import GuardAct, GuardRole
+from sparkctl.model.ask import HostKeyQuestion, NonInteractivePrompter, RetryStartQuestion
+from sparkctl.model.events import CommandEnded, Event, GuardActed, LaunchPlanned, Outcome, PhaseChanged, WarningEmitted
+from sparkctl.model.guard import GuardAction, GuardRole
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.plan import GuardRule
-from sparkctl.model.verdict import Cause, Edit
-from sparkctl.operations.down import DownRequest, down
-from sparkctl.operations.guard import ArmRequest, arm, disarm, status
-from sparkctl.operations.logs import LogsRequest, logs
-from sparkctl.operations.starting.request import UpRequest
-from sparkctl.operations.status import status as node_status
-from sparkctl.operations.up import up
-from sparkctl.present.guard_table import guard_lines
-from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
+from sparkctl.model.verdict import FailureCause, FieldChange
+from sparkctl.operations.down import StopInstance, stop_instance
+from sparkctl.operations.guard import ArmGuard, arm_guard, disarm_guard, read_guard_status
+from sparkctl.operations.logs import ShowLog, show_log
+from sparkctl.operations.starting.request import StartInstance
+from sparkctl.operations.status import read_node_statuses as node_status
+from sparkctl.operations.up import start_instance
+from sparkctl.present.guard_table import format_guard_status
+from sparkctl.sim import SimNodeOptions, SimulatedSparks, SudoRule
 from sparkctl.sim.guard import SimGuard
 from sparkctl.sim.memory import GIB
 from tests.sim import clients
@@ -50,30 +50,30 @@ async def sparks() -> AsyncIterator[SimulatedSparks]:
 
 
 @pytest.fixture
-def ctx(tmp_path: Path) -> Context:
-    return Context(History(tmp_path / "state"), "milo@desk")
+def ctx(tmp_path: Path) -> CommandContext:
+    return CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
 
 
 def node_of(sparks: SimulatedSparks) -> Node:
     return load_config(sparks.config_path).nodes[0]
 
 
-def request(sparks: SimulatedSparks, *sets: str, profile: str = "qwen36-vllm", **more: object) -> UpRequest:
+def request(sparks: SimulatedSparks, *sets: str, profile: str = "qwen36-vllm", **more: object) -> StartInstance:
     chosen = ProfileLibrary(user=shipped_profiles_dir()).load(profile, overrides=sets)
     words = (profile, *(word for one in sets for word in ("--set", one)))
-    return UpRequest(chosen, engines.load(chosen.engine), (node_of(sparks),), words=words, **more)  # type: ignore[arg-type]
+    return StartInstance(chosen, engines.load_engine(chosen.engine), (node_of(sparks),), words=words, **more)  # type: ignore[arg-type]
 
 
 async def all_of(events: AsyncIterator[Event]) -> list[Event]:
     return [event async for event in events]
 
 
-def end_of(events: Sequence[Event]) -> Ended:
-    assert isinstance(events[-1], Ended)
+def end_of(events: Sequence[Event]) -> CommandEnded:
+    assert isinstance(events[-1], CommandEnded)
     return events[-1]
 
 
-def acts(events: Sequence[Event]) -> list[GuardAct]:
+def acts(events: Sequence[Event]) -> list[GuardAction]:
     return [event.what for event in events if isinstance(event, GuardActed)]
 
 
@@ -91,33 +91,35 @@ async def given_back(sparks: SimulatedSparks) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_runaway_is_stopped_and_said_to_be(sparks: SimulatedSparks, ctx: Context) -> None:
-    events = await all_of(up(ctx, request(sparks, *RUNAWAY)))
+async def test_a_runaway_is_stopped_and_said_to_be(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    events = await all_of(start_instance(ctx, request(sparks, *RUNAWAY)))
     ended = end_of(events)
     assert (ended.outcome, ended.exit_code) == (Outcome.FAILED, 1)
     assert ended.verdict is not None
-    assert ended.verdict.cause is Cause.GUARD_STOPPED
+    assert ended.verdict.cause is FailureCause.GUARD_STOPPED
     assert ended.verdict.field == "args.gpu-memory-utilization"
     assert "now 0.8" in ended.verdict.remedy
     proofs = [evidence.text for evidence in ended.verdict.evidence if evidence.origin == "guard"]
     assert proofs[0].startswith("MemAvailable fell from ")
     took = float(proofs[0].rpartition(" in ")[2].split()[0])
     assert took <= ended.seconds + 0.1, (proofs[0], ended.seconds)  # nothing from before the start is its proof
-    assert ended.verdict.edit == Edit("args.gpu-memory-utilization", "0.72", "0.8", is_first_try=True)
+    assert ended.verdict.edit == FieldChange("args.gpu-memory-utilization", "0.72", "0.8", is_first_try=True)
     assert ended.verdict.again == (
         "sparkctl up qwen36-vllm --node spark1 --set env.SIM_FAULT=memory-runaway --set args.gpu-memory-utilization=0.72"
     )
-    assert GuardAct.WARNED in acts(events)
-    assert GuardAct.KILLED in acts(events)
-    killed = next(event for event in events if isinstance(event, GuardActed) and event.what is GuardAct.KILLED)
+    assert GuardAction.WARNED in acts(events)
+    assert GuardAction.KILLED in acts(events)
+    killed = next(event for event in events if isinstance(event, GuardActed) and event.what is GuardAction.KILLED)
     assert killed.available is not None
     assert 0 < killed.available < GIB // 2
     (container,) = sparks.docker["spark1"].containers.values()
     assert (container.state, container.exit_code) == ("exited", 137)  # nothing started it again
 
 
-async def test_the_receipt_lies_beside_the_log_for_the_operator_alone(sparks: SimulatedSparks, ctx: Context) -> None:
-    ended = end_of(await all_of(up(ctx, request(sparks, *RUNAWAY))))
+async def test_the_receipt_lies_beside_the_log_for_the_operator_alone(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    ended = end_of(await all_of(start_instance(ctx, request(sparks, *RUNAWAY))))
     assert ended.log is not None
     receipt = Path(ended.log).with_suffix(".guard.json")
     assert stat.S_IMODE(receipt.stat().st_mode) == 0o600
@@ -126,187 +128,201 @@ async def test_the_receipt_lies_beside_the_log_for_the_operator_alone(sparks: Si
     assert any(sample["at"] > kept["at"] for sample in kept["samples"])  # the readings after the act, too
 
 
-async def test_a_good_start_is_guarded_to_its_end_and_no_further(sparks: SimulatedSparks, ctx: Context) -> None:
-    events = await all_of(up(ctx, request(sparks)))
+async def test_a_good_start_is_guarded_to_its_end_and_no_further(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    events = await all_of(start_instance(ctx, request(sparks)))
     assert end_of(events).outcome is Outcome.READY
-    assert GuardAct.KILLED not in acts(events)
+    assert GuardAction.KILLED not in acts(events)
     guard = sparks.guards["spark1"]
     assert [event["why"] for event in guard.events if event["what"] == "ended"] == ["ready"]
     assert not guard.watches
 
 
-async def test_page_cache_is_dropped_only_while_weights_load(sparks: SimulatedSparks, ctx: Context) -> None:
+async def test_page_cache_is_dropped_only_while_weights_load(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     sparks.nodes["spark1"].memory.drop_caches(3)
     wanted = request(sparks, "start.guard.cache_below=90g", profile="qwen36-ngram")
-    events = await all_of(up(ctx, wanted))
+    events = await all_of(start_instance(ctx, wanted))
     assert end_of(events).outcome is Outcome.READY
-    assert GuardAct.DROPPED in acts(events)
+    assert GuardAction.DROPPED in acts(events)
     seen = Phase.PLANNED, None
     for event in events:
         if isinstance(event, PhaseChanged):
             seen = event.phase, event.step.name if event.step else None
-        if isinstance(event, GuardActed) and event.what is GuardAct.DROPPED:
+        if isinstance(event, GuardActed) and event.what is GuardAction.DROPPED:
             assert seen in ((Phase.LOADING, "weights"), (Phase.LOADING, "profiling"))  # told a moment after it was done
 
 
-async def test_no_guard_is_no_guard(sparks: SimulatedSparks, ctx: Context) -> None:
+async def test_no_guard_is_no_guard(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     for wanted in (request(sparks, guarded=False, dry_run=True), request(sparks, "start.guard=off", dry_run=True)):
-        events = await all_of(up(ctx, wanted))
-        assert [event.plan.guard for event in events if isinstance(event, PlanMade)] == [None]
-    await all_of(up(ctx, request(sparks, guarded=False)))
+        events = await all_of(start_instance(ctx, wanted))
+        assert [event.plan.guard for event in events if isinstance(event, LaunchPlanned)] == [None]
+    await all_of(start_instance(ctx, request(sparks, guarded=False)))
     assert not sparks.guards["spark1"].is_running
 
 
-async def test_a_lost_link_costs_no_guard_and_no_event(sparks: SimulatedSparks, ctx: Context) -> None:
+async def test_a_lost_link_costs_no_guard_and_no_event(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     told: list[Event] = []
     cuts = 0
-    async for event in up(ctx, request(sparks)):
+    async for event in start_instance(ctx, request(sparks)):
         told.append(event)
         if not cuts and isinstance(event, PhaseChanged) and event.step is not None and event.step.name == "weights":
             cuts += 1
-            sparks.sshd["spark1"].cut()
+            sparks.sshd["spark1"].drop_connections()
     assert cuts == 1
     assert end_of(told).outcome is Outcome.READY
     guard = sparks.guards["spark1"]
     assert [event["why"] for event in guard.events if event["what"] == "ended"] == ["ready"]
-    assert not [event for event in told if isinstance(event, Warned) and "guard" in event.message]
+    assert not [event for event in told if isinstance(event, WarningEmitted) and "guard" in event.message]
 
 
 async def test_the_guard_acts_while_nobody_is_there_and_the_next_one_tells(
-    sparks: SimulatedSparks, ctx: Context
+    sparks: SimulatedSparks, ctx: CommandContext
 ) -> None:
-    ended = end_of(await all_of(up(ctx, request(sparks, *RUNAWAY, detach=True))))
+    ended = end_of(await all_of(start_instance(ctx, request(sparks, *RUNAWAY, detach=True))))
     assert ended.outcome is Outcome.DETACHED
     assert [watch.role for watch in sparks.guards["spark1"].watches.values()] == ["loading"]
     await until(sparks, "killed")
     (view,) = await node_status(ctx, [node_of(sparks)])
     assert "stopped by the guard" in (view.instances[0].detail or "")
-    read = await all_of(logs(ctx, LogsRequest("qwen36-vllm", [node_of(sparks)])))
-    assert any("the guard stopped qwen36-vllm" in event.message for event in read if isinstance(event, Warned))
+    read = await all_of(show_log(ctx, ShowLog("qwen36-vllm", [node_of(sparks)])))
+    assert any("the guard stopped qwen36-vllm" in event.message for event in read if isinstance(event, WarningEmitted))
     # kept by now: the next one has no news of it, and counts it as a failed start
     await given_back(sparks)
-    events = await all_of(up(ctx, request(sparks, *RUNAWAY)))
+    events = await all_of(start_instance(ctx, request(sparks, *RUNAWAY)))
     assert end_of(events).verdict is not None
     await given_back(sparks)
-    refused = end_of(await all_of(up(ctx, request(sparks))))
+    refused = end_of(await all_of(start_instance(ctx, request(sparks))))
     assert (refused.outcome, refused.exit_code) == (Outcome.REFUSED, 6)
     assert "(each time: guard stopped)" in (refused.message or "")
 
 
-async def test_an_up_that_was_cut_off_is_told_of_by_the_next(sparks: SimulatedSparks, ctx: Context) -> None:
-    await all_of(up(ctx, request(sparks, *RUNAWAY, detach=True)))
+async def test_an_up_that_was_cut_off_is_told_of_by_the_next(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    await all_of(start_instance(ctx, request(sparks, *RUNAWAY, detach=True)))
     await until(sparks, "killed")
     await given_back(sparks)
-    events = await all_of(up(ctx, request(sparks)))
-    warned = [event.message for event in events if isinstance(event, Warned)]
+    events = await all_of(start_instance(ctx, request(sparks)))
+    warned = [event.message for event in events if isinstance(event, WarningEmitted)]
     assert any(text.startswith("the guard stopped qwen36-vllm at ") for text in warned), warned
     assert end_of(events).outcome is Outcome.READY
 
 
-async def test_what_became_of_an_earlier_start_is_told_before_a_refusal(sparks: SimulatedSparks, ctx: Context) -> None:
-    await all_of(up(ctx, request(sparks, *RUNAWAY, detach=True)))
+async def test_what_became_of_an_earlier_start_is_told_before_a_refusal(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    await all_of(start_instance(ctx, request(sparks, *RUNAWAY, detach=True)))
     await until(sparks, "killed")
     too_much = ("args.gpu-memory-utilization=0.99",)
-    events = await all_of(up(ctx, request(sparks, *too_much)))
+    events = await all_of(start_instance(ctx, request(sparks, *too_much)))
     assert end_of(events).outcome is Outcome.REFUSED
-    assert any(isinstance(event, Warned) and event.message.startswith("the guard stopped ") for event in events)
+    assert any(isinstance(event, WarningEmitted) and event.message.startswith("the guard stopped ") for event in events)
 
 
-async def test_down_keeps_what_the_guard_left_of_a_container(sparks: SimulatedSparks, ctx: Context) -> None:
-    await all_of(up(ctx, request(sparks, *RUNAWAY, detach=True)))
+async def test_down_keeps_what_the_guard_left_of_a_container(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    await all_of(start_instance(ctx, request(sparks, *RUNAWAY, detach=True)))
     await until(sparks, "killed")
     (container,) = sparks.docker["spark1"].containers
-    assert end_of(await all_of(down(ctx, DownRequest("qwen36-vllm", [node_of(sparks)])))).outcome is Outcome.DONE
+    assert (
+        end_of(await all_of(stop_instance(ctx, StopInstance("qwen36-vllm", [node_of(sparks)])))).outcome is Outcome.DONE
+    )
     assert ctx.history.receipt_path("qwen36-vllm", "spark1", container) is not None
-    read = await all_of(logs(ctx, LogsRequest("qwen36-vllm", [node_of(sparks)])))  # from the disk by now
-    assert any("the guard stopped qwen36-vllm" in event.message for event in read if isinstance(event, Warned))
+    read = await all_of(show_log(ctx, ShowLog("qwen36-vllm", [node_of(sparks)])))  # from the disk by now
+    assert any("the guard stopped qwen36-vllm" in event.message for event in read if isinstance(event, WarningEmitted))
 
 
-async def test_a_detached_start_is_left_alone_once_it_is_ready(sparks: SimulatedSparks, ctx: Context) -> None:
-    await all_of(up(ctx, request(sparks, detach=True)))
+async def test_a_detached_start_is_left_alone_once_it_is_ready(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    await all_of(start_instance(ctx, request(sparks, detach=True)))
     await until(sparks, "ended")
     whys = [event["why"] for event in sparks.guards["spark1"].events if event["what"] == "ended"]
     assert whys == ["it is ready, and nobody is attached"]
 
 
-class Answering(Nobody):
+class Answering(NonInteractivePrompter):
     """Says yes or no to a third start, and remembers what was asked."""
 
     def __init__(self, answer: bool) -> None:
         self.answer = answer
-        self.asked: list[StartAgain] = []
+        self.asked: list[RetryStartQuestion] = []
 
-    async def confirm(self, question: ConfirmHostKey | StartAgain) -> bool:
-        assert isinstance(question, StartAgain)
+    async def ask_yes_no(self, question: HostKeyQuestion | RetryStartQuestion) -> bool:
+        assert isinstance(question, RetryStartQuestion)
         self.asked.append(question)
         return self.answer
 
 
 @pytest.mark.parametrize("answer", [False, True])
-async def test_a_third_start_is_asked_about(sparks: SimulatedSparks, ctx: Context, answer: bool) -> None:
-    now = ctx.clock.now()
+async def test_a_third_start_is_asked_about(sparks: SimulatedSparks, ctx: CommandContext, answer: bool) -> None:
+    now = ctx.clock.unix_time()
     for number in range(2):
-        ctx.history.remember_failure("qwen36-vllm", "x", "spark1", "crashed", f"{number:012d}", now - 600 + number)
+        ctx.history.record_failure("qwen36-vllm", "x", "spark1", "crashed", f"{number:012d}", now - 600 + number)
     asking = Answering(answer)
-    ended = end_of(await all_of(up(replace(ctx, asker=asking), request(sparks))))
+    ended = end_of(await all_of(start_instance(replace(ctx, asker=asking), request(sparks))))
     assert ended.outcome is (Outcome.READY if answer else Outcome.REFUSED)
     (question,) = asking.asked
     assert [how for _, how in question.failures] == ["crashed", "crashed"]
     assert bool(sparks.docker["spark1"].containers) is answer
     if answer:  # it was good: nobody is asked any more
-        await all_of(down(ctx, DownRequest("qwen36-vllm", [node_of(sparks)])))
-        assert end_of(await all_of(up(ctx, request(sparks)))).outcome is Outcome.READY
+        await all_of(stop_instance(ctx, StopInstance("qwen36-vllm", [node_of(sparks)])))
+        assert end_of(await all_of(start_instance(ctx, request(sparks)))).outcome is Outcome.READY
 
 
-async def test_once_more_needs_no_answer(sparks: SimulatedSparks, ctx: Context) -> None:
+async def test_once_more_needs_no_answer(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     for number in range(2):
-        ctx.history.remember_failure("qwen36-vllm", "x", "spark1", "crashed", f"{number:012d}", ctx.clock.now())
-    assert end_of(await all_of(up(ctx, request(sparks, once_more=True)))).outcome is Outcome.READY
+        ctx.history.record_failure("qwen36-vllm", "x", "spark1", "crashed", f"{number:012d}", ctx.clock.unix_time())
+    assert end_of(await all_of(start_instance(ctx, request(sparks, once_more=True)))).outcome is Outcome.READY
 
 
-async def test_without_the_right_to_drop_it_is_said_once_with_the_line_that_gives_it(ctx: Context) -> None:
-    async with SimulatedSparks(speed=20, options={"spark1": NodeOptions(sudo=Sudo.DENIED)}) as sparks:
-        events = await all_of(up(ctx, request(sparks)))
-    hints = [event.hint or "" for event in events if isinstance(event, Warned)]
+async def test_without_the_right_to_drop_it_is_said_once_with_the_line_that_gives_it(ctx: CommandContext) -> None:
+    async with SimulatedSparks(speed=20, options={"spark1": SimNodeOptions(sudo=SudoRule.DENIED)}) as sparks:
+        events = await all_of(start_instance(ctx, request(sparks)))
+    hints = [event.hint or "" for event in events if isinstance(event, WarningEmitted)]
     assert sum("NOPASSWD" in hint for hint in hints) == 1
     assert end_of(events).outcome is Outcome.READY
 
 
 async def test_a_floor_that_is_crossed_already_is_refused_before_anything_is_there(
-    sparks: SimulatedSparks, ctx: Context
+    sparks: SimulatedSparks, ctx: CommandContext
 ) -> None:
-    ended = end_of(await all_of(up(ctx, request(sparks, "start.guard.floor=1000g"))))
+    ended = end_of(await all_of(start_instance(ctx, request(sparks, "start.guard.floor=1000g"))))
     assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
     assert "floor of 1000.0 GiB is above the" in (ended.message or "")
     assert not sparks.docker["spark1"].containers
 
 
-async def cut_at_weights(sparks: SimulatedSparks, ctx: Context, meanwhile: Callable[[SimGuard], None]) -> list[Event]:
+async def cut_at_weights(
+    sparks: SimulatedSparks, ctx: CommandContext, meanwhile: Callable[[SimGuard], None]
+) -> list[Event]:
     """Start one, and lose the link once while weights load; return what was told."""
     told: list[Event] = []
     is_cut = False
-    async for event in up(ctx, request(sparks)):
+    async for event in start_instance(ctx, request(sparks)):
         told.append(event)
         if not is_cut and isinstance(event, PhaseChanged) and event.step is not None and event.step.name == "weights":
             is_cut = True
             meanwhile(sparks.guards["spark1"])
-            sparks.sshd["spark1"].cut()
+            sparks.sshd["spark1"].drop_connections()
     assert is_cut
     return told
 
 
-async def test_another_guard_that_somebody_else_started_is_told_to_watch(sparks: SimulatedSparks, ctx: Context) -> None:
+async def test_another_guard_that_somebody_else_started_is_told_to_watch(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
     def replace_it(guard: SimGuard) -> None:
         guard.watches.clear()
         guard.events.clear()
         guard.since += 5
 
     told = await cut_at_weights(sparks, ctx, replace_it)
-    assert [event.message for event in told if isinstance(event, Warned) and "another one watches now" in event.message]
+    assert [
+        event.message
+        for event in told
+        if isinstance(event, WarningEmitted) and "another one watches now" in event.message
+    ]
     assert [event["why"] for event in sparks.guards["spark1"].events if event["what"] == "ended"] == ["ready"]
 
 
-async def test_what_was_missed_is_told_whatever_the_nodes_clock_says(sparks: SimulatedSparks, ctx: Context) -> None:
+async def test_what_was_missed_is_told_whatever_the_nodes_clock_says(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
     def set_back(guard: SimGuard) -> None:
         guard.events.append({"at": 1.0, "what": "drop-failed", "why": "in 1970"})
 
@@ -317,79 +333,79 @@ async def test_what_was_missed_is_told_whatever_the_nodes_clock_says(sparks: Sim
 # armed by hand
 
 
-async def test_a_floor_above_what_is_available_is_refused_by_hand_too(ctx: Context) -> None:
+async def test_a_floor_above_what_is_available_is_refused_by_hand_too(ctx: CommandContext) -> None:
     async with SimulatedSparks("two-stacks", speed=FAST["speed"], decode_speed=FAST["decode_speed"]) as sparks:
         nodes = load_config(sparks.config_path).nodes
         rule = GuardRule(floor=1000 * GIB, limit=3600.0)
-        ended = end_of(await all_of(arm(ctx, ArmRequest(nodes, None, (), rule))))
+        ended = end_of(await all_of(arm_guard(ctx, ArmGuard(nodes, None, (), rule))))
         assert ended.exit_code == 6
         assert "is above the" in (ended.message or "")
         assert not [watch for guard in sparks.guards.values() for watch in guard.watches]
 
 
-async def test_arm_watches_what_runs_and_stops_nothing_that_is_well(ctx: Context) -> None:
+async def test_arm_watches_what_runs_and_stops_nothing_that_is_well(ctx: CommandContext) -> None:
     async with SimulatedSparks("two-stacks", speed=FAST["speed"], decode_speed=FAST["decode_speed"]) as sparks:
         nodes = load_config(sparks.config_path).nodes
-        assert [view.guard for view in await status(ctx, nodes)] == [None, None]
-        ended = end_of(await all_of(arm(ctx, ArmRequest(nodes, None, (), RULE))))
+        assert [view.guard for view in await read_guard_status(ctx, nodes)] == [None, None]
+        ended = end_of(await all_of(arm_guard(ctx, ArmGuard(nodes, None, (), RULE))))
         assert ended.exit_code == 0
         assert "qwen36-ngram on spark1" in (ended.message or "")
-        views = await status(ctx, nodes)
+        views = await read_guard_status(ctx, nodes)
         watched = [watch for view in views if view.guard for watch in view.guard.watches]
         assert [watch.role for watch in watched] == [GuardRole.SERVING, GuardRole.SERVING]
         await asyncio.sleep(0.6)  # two rounds of the guard's own clock
         assert not [event for guard in sparks.guards.values() for event in guard.events]
-        ended = end_of(await all_of(disarm(ctx, nodes, "qwen36-vllm")))
+        ended = end_of(await all_of(disarm_guard(ctx, nodes, "qwen36-vllm")))
         assert ended.message == "not guarded any more: qwen36-vllm on spark2"
-        assert "not guarded" in (end_of(await all_of(disarm(ctx, nodes, "qwen36-vllm"))).message or "")
-        assert [len(view.guard.watches) for view in await status(ctx, nodes) if view.guard] == [1, 0]
+        assert "not guarded" in (end_of(await all_of(disarm_guard(ctx, nodes, "qwen36-vllm"))).message or "")
+        assert [len(view.guard.watches) for view in await read_guard_status(ctx, nodes) if view.guard] == [1, 0]
         # down says it before it stops
-        await all_of(down(ctx, DownRequest(None, nodes)))
+        await all_of(stop_instance(ctx, StopInstance(None, nodes)))
         assert [event["why"] for event in sparks.guards["spark1"].events] == ["stopped"]
 
 
-async def test_arm_is_refused_where_nothing_runs(sparks: SimulatedSparks, ctx: Context) -> None:
+async def test_arm_is_refused_where_nothing_runs(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     nodes = load_config(sparks.config_path).nodes
-    ended = end_of(await all_of(arm(ctx, ArmRequest(nodes, None, (), RULE))))
+    ended = end_of(await all_of(arm_guard(ctx, ArmGuard(nodes, None, (), RULE))))
     assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
-    ended = end_of(await all_of(arm(ctx, ArmRequest(nodes, None, ("nobody",), RULE))))
+    ended = end_of(await all_of(arm_guard(ctx, ArmGuard(nodes, None, ("nobody",), RULE))))
     assert ended.exit_code == 2
     assert not any(guard.is_running for guard in sparks.guards.values())
 
 
-async def test_what_was_done_is_said_where_another_node_is_away(ctx: Context) -> None:
+async def test_what_was_done_is_said_where_another_node_is_away(ctx: CommandContext) -> None:
     async with SimulatedSparks("two-stacks", speed=FAST["speed"], decode_speed=FAST["decode_speed"]) as sparks:
         (there, other) = load_config(sparks.config_path).nodes
         away = replace(other, name=NodeName("spark9"), port=1)
-        events = await all_of(arm(ctx, ArmRequest([there, away], None, (), RULE)))
+        events = await all_of(arm_guard(ctx, ArmGuard([there, away], None, (), RULE)))
         ended = end_of(events)
         assert (ended.outcome, ended.exit_code, ended.node) == (Outcome.UNREACHABLE, 3, "spark9")
         assert "guarded until" in (ended.message or "")
         assert "qwen36-ngram on spark1" in (ended.message or "")
-        assert [event.node for event in events if isinstance(event, Warned)] == ["spark9"]
-        ended = end_of(await all_of(disarm(ctx, [there, away], None)))
+        assert [event.node for event in events if isinstance(event, WarningEmitted)] == ["spark9"]
+        ended = end_of(await all_of(disarm_guard(ctx, [there, away], None)))
         assert ended.exit_code == 3
         assert ended.message == "not guarded any more: qwen36-ngram on spark1; this could not be done on spark9"
-        nothing = end_of(await all_of(arm(ctx, ArmRequest([away], None, (), RULE))))
+        nothing = end_of(await all_of(arm_guard(ctx, ArmGuard([away], None, (), RULE))))
         assert (nothing.outcome, nothing.node) == (Outcome.UNREACHABLE, "spark9")
 
 
-async def test_a_guard_that_is_out_of_time_says_so(sparks: SimulatedSparks, ctx: Context) -> None:
-    ended = end_of(await all_of(up(ctx, request(sparks, "start.guard.limit=1s", detach=True))))
+async def test_a_guard_that_is_out_of_time_says_so(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    ended = end_of(await all_of(start_instance(ctx, request(sparks, "start.guard.limit=1s", detach=True))))
     assert "until it is ready, for at most 1.0 s." in (ended.message or "")
     await until(sparks, "ended")
-    told = guard_lines(await status(ctx, [node_of(sparks)]))
+    told = format_guard_status(await read_guard_status(ctx, [node_of(sparks)]))
     assert any("qwen36-vllm is not guarded any more: its time limit of 1 s" in line for line in told), told
 
 
 def test_advice_repeats_what_was_asked_for_without_its_secrets(sparks: SimulatedSparks) -> None:
     asked = request(sparks, "env.HF_TOK=sesame", "args.max-model-len=4096", guarded=False, once_more=True, timeout=90.0)
     masked_word = "'env.HF_TOK=••••••'"
-    assert asked.again == (
+    assert asked.retry_command == (
         f"sparkctl up qwen36-vllm --node spark1 --set {masked_word} --set args.max-model-len=4096 --no-guard --again "
         "--timeout=90s"
     )
-    assert asked.again_with(Edit("args.max-model-len", "2048")).count("max-model-len") == 1
+    assert asked.retry_command_with(FieldChange("args.max-model-len", "2048")).count("max-model-len") == 1
 
 
 # as a command

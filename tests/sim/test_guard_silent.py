@@ -9,17 +9,17 @@ from contextlib import aclosing
 
 import pytest
 
-from sparkctl.core.context import Context
-from sparkctl.core.record import plain
+from sparkctl.core.context import CommandContext
+from sparkctl.core.record import to_json_data
 from sparkctl.errors import NodeError
-from sparkctl.model.events import Ended, Event, Outcome, PhaseChanged, Warned
+from sparkctl.model.events import CommandEnded, Event, Outcome, PhaseChanged, WarningEmitted
 from sparkctl.model.guard import GuardAnswer, GuardCoverage
 from sparkctl.model.phase import Phase
 from sparkctl.operations import receipts
-from sparkctl.operations.guard import status
-from sparkctl.operations.up import up
-from sparkctl.present.guard_table import guard_lines
-from sparkctl.present.results import result_line
+from sparkctl.operations.guard import read_guard_status
+from sparkctl.operations.up import start_instance
+from sparkctl.present.guard_table import format_guard_status
+from sparkctl.present.results import describe_command_result
 from sparkctl.sim import SimulatedSparks
 from sparkctl.sim.guard import SimGuard
 from tests.sim.test_guard import ctx as ctx
@@ -34,8 +34,11 @@ async def sparks() -> AsyncGenerator[SimulatedSparks, None]:
 
 
 async def started(
-    events: AsyncIterator[Event], at: Phase, do: Callable[[], None], then: Callable[[Warned], None] = lambda event: None
-) -> tuple[list[Event], Ended]:
+    events: AsyncIterator[Event],
+    at: Phase,
+    do: Callable[[], None],
+    then: Callable[[WarningEmitted], None] = lambda event: None,
+) -> tuple[list[Event], CommandEnded]:
     """Do something when a phase begins, and something at each warning after it."""
     seen: list[Event] = []
     async for event in events:
@@ -43,104 +46,109 @@ async def started(
         if isinstance(event, PhaseChanged) and event.phase is at and do is not None:
             do()
             do = lambda: None  # noqa: E731
-        if isinstance(event, Warned):
+        if isinstance(event, WarningEmitted):
             then(event)
-    assert isinstance(event, Ended)
+    assert isinstance(event, CommandEnded)
     return seen, event
 
 
-async def test_a_guard_that_hangs_is_said_while_it_loads(sparks: SimulatedSparks, ctx: Context) -> None:
+async def test_a_guard_that_hangs_is_said_while_it_loads(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     guard = sparks.guards["spark1"]
 
     def hang() -> None:
         guard.is_hung = True
 
-    async with aclosing(up(ctx, request(sparks))) as events:
+    async with aclosing(start_instance(ctx, request(sparks))) as events:
         seen, ended = await started(events, Phase.LOADING, hang)
-    (said,) = [at for at, event in enumerate(seen) if isinstance(event, Warned) and "did not answer" in event.message]
+    (said,) = [
+        at for at, event in enumerate(seen) if isinstance(event, WarningEmitted) and "did not answer" in event.message
+    ]
     phases = [event.phase for event in seen[:said] if isinstance(event, PhaseChanged)]
     assert Phase.READY not in phases, "said while it loads, not after"
     warning = seen[said]
-    assert isinstance(warning, Warned)
+    assert isinstance(warning, WarningEmitted)
     assert "may load unguarded" in warning.message
     assert "kill -CONT" in (warning.hint or "")
     assert (ended.outcome, ended.guard) == (Outcome.READY, GuardCoverage.PARTLY)
-    assert json.loads(json.dumps(plain(ended)))["guard"] == "partly"
-    line, _ = result_line("up", ended, [])
+    assert json.loads(json.dumps(to_json_data(ended)))["guard"] == "partly"
+    line, _ = describe_command_result("up", ended, [])
     assert "its guard did not answer for part of the start" in line
-    (view,) = await status(ctx, request(sparks).nodes)
+    (view,) = await read_guard_status(ctx, request(sparks).nodes)
     assert view.answer is GuardAnswer.SILENT
-    assert "a guard runs, but does not answer" in guard_lines([view])[0]
-    assert any("is stopped" in line for line in guard_lines([view]))
+    assert "a guard runs, but does not answer" in format_guard_status([view])[0]
+    assert any("is stopped" in line for line in format_guard_status([view]))
     guard.is_hung = False
 
 
-async def test_one_that_goes_on_is_said_too(sparks: SimulatedSparks, ctx: Context) -> None:
+async def test_one_that_goes_on_is_said_too(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     guard = sparks.guards["spark1"]
 
     def hang() -> None:
         guard.is_hung = True
 
-    def go_on(event: Warned) -> None:
+    def go_on(event: WarningEmitted) -> None:
         if "did not answer" in event.message:
             guard.is_hung = False
 
-    async with aclosing(up(ctx, request(sparks))) as events:
+    async with aclosing(start_instance(ctx, request(sparks))) as events:
         seen, ended = await started(events, Phase.LOADING, hang, go_on)
-    warnings = [event.message for event in seen if isinstance(event, Warned)]
+    warnings = [event.message for event in seen if isinstance(event, WarningEmitted)]
     assert any("answers again, and watches qwen36-vllm" in one for one in warnings), warnings
     assert ended.guard is GuardCoverage.PARTLY
     assert not guard.watches, "its watch ended with the start"
 
 
 @pytest.mark.parametrize(("guarded", "expected"), [(True, GuardCoverage.FULL), (False, GuardCoverage.OFF)])
-async def test_the_result_tells_how_it_was_guarded(ctx: Context, guarded: bool, expected: GuardCoverage) -> None:
-    async with SimulatedSparks(speed=20) as sparks, aclosing(up(ctx, request(sparks, guarded=guarded))) as events:
+async def test_the_result_tells_how_it_was_guarded(ctx: CommandContext, guarded: bool, expected: GuardCoverage) -> None:
+    async with (
+        SimulatedSparks(speed=20) as sparks,
+        aclosing(start_instance(ctx, request(sparks, guarded=guarded))) as events,
+    ):
         _, ended = await started(events, Phase.LOADING, lambda: None)
         assert (ended.outcome, ended.guard) == (Outcome.READY, expected)
-        line, _ = result_line("up", ended, [])
+        line, _ = describe_command_result("up", ended, [])
         assert "guard" not in line
 
 
-async def test_a_start_without_a_guard_says_so_at_its_end(ctx: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_start_without_a_guard_says_so_at_its_end(ctx: CommandContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """It hangs before the start: said before anything is created."""
     async with SimulatedSparks(speed=20) as sparks:
         guard = sparks.guards["spark1"]
         guard.is_running = guard.is_hung = True
-        async with aclosing(up(ctx, request(sparks))) as events:
+        async with aclosing(start_instance(ctx, request(sparks))) as events:
             seen, ended = await started(events, Phase.LOADING, lambda: None)
         kinds = [
             "created" if isinstance(event, PhaseChanged) and event.phase is Phase.CREATING else "warned"
             for event in seen
-            if (isinstance(event, Warned) and "starts without one" in event.message)
+            if (isinstance(event, WarningEmitted) and "starts without one" in event.message)
             or (isinstance(event, PhaseChanged) and event.phase is Phase.CREATING)
         ]
         assert kinds == ["warned", "created"]
         assert ended.guard is GuardCoverage.NONE
-        line, _ = result_line("up", ended, [])
+        line, _ = describe_command_result("up", ended, [])
         assert "no guard watched its start" in line
         guard.is_hung = False
 
 
-async def test_a_node_that_answers_something_else_has_no_guard_that_is_known(ctx: Context) -> None:
+async def test_a_node_that_answers_something_else_has_no_guard_that_is_known(ctx: CommandContext) -> None:
     """As under ForceCommand: nothing is concluded from an answer that is none."""
     async with SimulatedSparks(speed=20) as sparks:
-        sparks.guards["spark1"].found = lambda: b"this account is for backups only\n"  # type: ignore[method-assign]
-        (view,) = await status(ctx, request(sparks).nodes)
+        sparks.guards["spark1"].list_directory = lambda: b"this account is for backups only\n"  # type: ignore[method-assign]
+        (view,) = await read_guard_status(ctx, request(sparks).nodes)
         assert view.answer is None
-        assert "no guard runs" not in "\n".join(guard_lines([view]))
+        assert "no guard runs" not in "\n".join(format_guard_status([view]))
         async with ctx.session(request(sparks).nodes[0]) as session:
             await session.link.connect()
             with pytest.raises(NodeError, match="something else"):
-                await receipts.look(session)
+                await receipts.read_guard_directory(session)
 
 
-async def test_a_guard_whose_socket_cannot_be_opened_is_no_absent_one(ctx: Context) -> None:
+async def test_a_guard_whose_socket_cannot_be_opened_is_no_absent_one(ctx: CommandContext) -> None:
     """As with AllowStreamLocalForwarding no: its process is seen, and cannot be asked."""
     async with SimulatedSparks(speed=20) as sparks:
         guard: SimGuard = sparks.guards["spark1"]
-        guard.found = lambda: b"@@ own S\n@@ dir /tmp/sparkctl-guard-1000\n@@ socket\n@@ end\n"  # type: ignore[method-assign]
-        (view,) = await status(ctx, request(sparks).nodes)
+        guard.list_directory = lambda: b"@@ own S\n@@ dir /tmp/sparkctl-guard-1000\n@@ socket\n@@ end\n"  # type: ignore[method-assign]
+        (view,) = await read_guard_status(ctx, request(sparks).nodes)
         assert view.answer is GuardAnswer.SILENT
         assert "cannot be opened" in (view.detail or "")
         assert "AllowStreamLocalForwarding" in (view.hint or "")

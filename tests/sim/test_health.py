@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from sparkctl.core.clock import SystemClock
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
-from sparkctl.core.store import LoadView
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
+from sparkctl.core.store import NodeTelemetryView
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import Label
-from sparkctl.operations.top import watch
+from sparkctl.model.plan import ContainerLabel
+from sparkctl.operations.top import watch_load_views
 from sparkctl.sim import SimulatedSparks
-from sparkctl.sim.dockerd import Dockerd
-from sparkctl.sim.node import Fault, NodeOptions, Trouble
-from sparkctl.sim.scenarios import _run, _shipped
+from sparkctl.sim.dockerd import SimDockerDaemon
+from sparkctl.sim.node import EngineFault, NodeFault, SimNodeOptions
+from sparkctl.sim.scenarios import _plan_shipped_profile, _run
 from tests.sim import clients
 from tests.sim.test_command import demo, result
 
@@ -52,11 +52,13 @@ def nodes_of(sparks: SimulatedSparks) -> list[Node]:
 async def seen(
     sparks: SimulatedSparks,
     directory: Path,
-    claim: Callable[[tuple[LoadView, ...]], object],
+    claim: Callable[[tuple[NodeTelemetryView, ...]], object],
     within: float = clients.PATIENCE,
-) -> tuple[LoadView, ...]:
+) -> tuple[NodeTelemetryView, ...]:
     """The first views of which the claim holds."""
-    views = watch(Context(History(directory), "tester", clock=Hasty()), nodes_of(sparks), every=0.1)
+    views = watch_load_views(
+        CommandContext(OperationHistory(directory), "tester", clock=Hasty()), nodes_of(sparks), every=0.1
+    )
     try:
         async with asyncio.timeout(within):
             async for found in views:
@@ -67,7 +69,7 @@ async def seen(
     raise AssertionError("it goes on until it is closed")
 
 
-def kinds(view: LoadView) -> set[FindingKind]:
+def kinds(view: NodeTelemetryView) -> set[FindingKind]:
     return {one.kind for one in view.findings}
 
 
@@ -95,7 +97,7 @@ async def test_sparks_in_good_order_have_no_findings(scenario: str, tmp_path: Pa
         later = [node.options.uptime_rate * 4.5 for node in sparks.nodes.values()]  # longer than any has to last
         first: list[float] = []
 
-        def long_enough(now: tuple[LoadView, ...]) -> bool:
+        def long_enough(now: tuple[NodeTelemetryView, ...]) -> bool:
             uptimes = [view.sample.uptime for view in now if view.sample]
             if len(uptimes) == 2 and not first:
                 first.extend(uptimes)
@@ -106,7 +108,7 @@ async def test_sparks_in_good_order_have_no_findings(scenario: str, tmp_path: Pa
 
 
 async def test_nodes_without_addresses_and_with_unlike_drivers(tmp_path: Path) -> None:
-    bare = NodeOptions(troubles=frozenset({Trouble.NO_ADDRESS}), driver="580.95.05")
+    bare = SimNodeOptions(troubles=frozenset({NodeFault.NO_ADDRESS}), driver="580.95.05")
     async with SimulatedSparks(options={"spark2": bare}, **clients.FAST) as sparks:
         fast(sparks)
         wanted = {FindingKind.FABRIC_ROUTE, FindingKind.DIFFERENCE}
@@ -115,25 +117,25 @@ async def test_nodes_without_addresses_and_with_unlike_drivers(tmp_path: Path) -
     assert any("580.95.05 here, 580.142 on spark1" in found.summary for found in views[1].findings)
 
 
-async def idle_vllm(docker: Dockerd, **labels: str) -> None:
-    made = _shipped("qwen36-vllm")
+async def idle_vllm(docker: SimDockerDaemon, **labels: str) -> None:
+    made = _plan_shipped_profile("qwen36-vllm")
     await _run(docker, replace(made, labels=(*made.labels, *labels.items())), 3600.0, requests=0)
 
 
-def asked(docker: Dockerd) -> int:
+def asked(docker: SimDockerDaemon) -> int:
     """How often the node's one engine was asked for a completion, by its access log."""
     (container,) = docker.containers.values()
     return b"".join(record.data for record in container.journal._records).count(b'"POST /v1/completions')
 
 
 async def test_an_engine_that_makes_no_token_is_found_and_its_recovery_too(tmp_path: Path) -> None:
-    async with SimulatedSparks(nodes=["spark1"], faults={"spark1": Fault.NO_TOKEN}, **clients.FAST) as sparks:
+    async with SimulatedSparks(nodes=["spark1"], faults={"spark1": EngineFault.NO_TOKEN}, **clients.FAST) as sparks:
         docker = sparks.docker["spark1"]
         await idle_vllm(docker)
         (process,) = docker.running.values()
         hung = False
 
-        def found(now: tuple[LoadView, ...]) -> bool:
+        def found(now: tuple[NodeTelemetryView, ...]) -> bool:
             nonlocal hung
             if not hung and FindingKind.NOT_GENERATING in kinds(now[0]):
                 hung = True
@@ -141,7 +143,7 @@ async def test_an_engine_that_makes_no_token_is_found_and_its_recovery_too(tmp_p
                 (finding,) = now[0].findings
                 assert finding.instance == "qwen36-vllm"
                 assert "answer POST /v1/completions answered 500" in str(finding.evidence[0])
-                process.work(1)  # a token comes, by whomever
+                process.add_background_load(1)  # a token comes, by whomever
             return hung and not now[0].findings
 
         views = await seen(sparks, tmp_path, found)
@@ -149,11 +151,13 @@ async def test_an_engine_that_makes_no_token_is_found_and_its_recovery_too(tmp_p
 
 
 async def test_an_engine_is_asked_only_when_it_is_idle_and_only_if_its_profile_lets_us(tmp_path: Path) -> None:
-    async with SimulatedSparks(faults={"spark1": Fault.NO_TOKEN, "spark2": Fault.NO_TOKEN}, **clients.FAST) as sparks:
-        await idle_vllm(sparks.docker["spark1"], **{Label.LIVENESS: "none"})
+    async with SimulatedSparks(
+        faults={"spark1": EngineFault.NO_TOKEN, "spark2": EngineFault.NO_TOKEN}, **clients.FAST
+    ) as sparks:
+        await idle_vllm(sparks.docker["spark1"], **{ContainerLabel.LIVENESS: "none"})
         await idle_vllm(sparks.docker["spark2"])
         (at_work,) = sparks.docker["spark2"].running.values()
-        at_work.work(2)
+        at_work.add_background_load(2)
         began = Hasty().monotonic()
         await seen(sparks, tmp_path, lambda now: Hasty().monotonic() - began > 900)
         assert [asked(docker) for docker in sparks.docker.values()] == [0, 0]
@@ -165,7 +169,7 @@ async def test_restarts_and_a_loop_are_found(tmp_path: Path) -> None:
         container.restarts = 4  # of before
         views = 0
 
-        def told(now: tuple[LoadView, ...]) -> bool:
+        def told(now: tuple[NodeTelemetryView, ...]) -> bool:
             nonlocal views
             if now[0].instances and now[0].instances[0].restarts == 4:
                 assert FindingKind.RESTART_LOOP not in kinds(now[0])
@@ -215,6 +219,6 @@ async def test_the_link_moves_as_much_whether_half_of_it_lies_idle_or_not(tmp_pa
     assert not any(moved["two-stacks"])
 
 
-def _rates(view: LoadView) -> list[float]:
+def _rates(view: NodeTelemetryView) -> list[float]:
     ports = () if view.sample is None else view.sample.rdma or ()
     return [port.send_rate for port in ports if port.send_rate is not None]

@@ -14,21 +14,21 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.core.config import load_config
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.what_changed import Change, what_changed
-from sparkctl.model.events import Ended, Event, PhaseChanged, Warned
-from sparkctl.model.history import Kind, Share
+from sparkctl.core.what_changed import StartDifference, diff_starts
+from sparkctl.model.events import CommandEnded, Event, PhaseChanged, WarningEmitted
+from sparkctl.model.history import NodeResult, OperationKind
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import Label
-from sparkctl.model.verdict import Cause
-from sparkctl.operations.down import DownRequest, down
-from sparkctl.operations.starting.request import UpRequest
-from sparkctl.operations.top import watch
-from sparkctl.operations.up import up
+from sparkctl.model.plan import ContainerLabel
+from sparkctl.model.verdict import FailureCause
+from sparkctl.operations.down import StopInstance, stop_instance
+from sparkctl.operations.starting.request import StartInstance
+from sparkctl.operations.top import watch_load_views
+from sparkctl.operations.up import start_instance
 from sparkctl.sim import SimulatedSparks
 
 TOO_MUCH = ("args.mem-fraction-static=0.95", "args.speculative-num-draft-tokens=6")
@@ -41,10 +41,10 @@ async def sparks() -> AsyncIterator[Node]:
         yield load_config(simulated.config_path).nodes[0]
 
 
-def started(node: Node, name: str, *overrides: str, **more: object) -> UpRequest:
+def started(node: Node, name: str, *overrides: str, **more: object) -> StartInstance:
     profile = ProfileLibrary(shipped_profiles_dir()).load(name, overrides=overrides)
     words = (name, *(word for each in overrides for word in ("--set", each)))
-    return UpRequest(profile, engines.load(profile.engine), (node,), words=words, forced=True, **more)  # type: ignore[arg-type]
+    return StartInstance(profile, engines.load_engine(profile.engine), (node,), words=words, forced=True, **more)  # type: ignore[arg-type]
 
 
 async def told(events: AsyncGenerator[Event, None]) -> list[Event]:
@@ -52,18 +52,23 @@ async def told(events: AsyncGenerator[Event, None]) -> list[Event]:
 
 
 @pytest.fixture
-def ctx(tmp_path: Path) -> Context:
-    return Context(History(tmp_path / "state"), "milo@desk")
+def ctx(tmp_path: Path) -> CommandContext:
+    return CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
 
 
-async def test_a_start_and_its_stop_are_kept_with_all_that_was_seen(ctx: Context) -> None:
+async def test_a_start_and_its_stop_are_kept_with_all_that_was_seen(ctx: CommandContext) -> None:
     async with sparks() as node:
-        await told(up(ctx, started(node, "qwen36-vllm")))
-        await told(up(ctx, started(node, "qwen36-vllm")))  # it runs already: nothing was done
-        await told(down(ctx, DownRequest("qwen36-vllm", [node], None, frozenset())))
-        await told(down(ctx, DownRequest("qwen36-vllm", [node], None, frozenset({"qwen36-vllm"}))))
+        await told(start_instance(ctx, started(node, "qwen36-vllm")))
+        await told(start_instance(ctx, started(node, "qwen36-vllm")))  # it runs already: nothing was done
+        await told(stop_instance(ctx, StopInstance("qwen36-vllm", [node], None, frozenset())))
+        await told(stop_instance(ctx, StopInstance("qwen36-vllm", [node], None, frozenset({"qwen36-vllm"}))))
     stop, start = ctx.history.operations()
-    assert (start.kind, start.outcome, start.exit_code, start.operator) == (Kind.START, "ready", 0, "milo@desk")
+    assert (start.kind, start.outcome, start.exit_code, start.operator) == (
+        OperationKind.START,
+        "ready",
+        0,
+        "milo@desk",
+    )
     assert start.command == "sparkctl up qwen36-vllm --node spark1 --force"
     assert start.text is not None
     assert "gpu-memory-utilization" in start.text
@@ -78,35 +83,35 @@ async def test_a_start_and_its_stop_are_kept_with_all_that_was_seen(ctx: Context
     assert share.image_digest.startswith("sha256:")
     assert (share.driver, share.kernel, share.engine_version) == ("580.142", "6.14.0-1015-nvidia", "0.19.1")
     assert {Phase.CREATING, Phase.LOADING, Phase.WARMING} <= {part.phase for part in share.parts}
-    before = ctx.history.before_start("qwen36-vllm", "spark1", share.container)
+    before = ctx.history.load_memory_before("qwen36-vllm", "spark1", share.container)
     assert before is not None
     assert before.available == share.available_before, "what the history shows is what a stop is measured by"
-    assert (stop.kind, stop.outcome, stop.nodes) == (Kind.STOP, "done", ("spark1",))
+    assert (stop.kind, stop.outcome, stop.nodes) == (OperationKind.STOP, "done", ("spark1",))
     assert stop.shares[0].freed is not None
     assert stop.shares[0].freed > 50 << 30
     assert stop.shares[0].log is not None
     assert stop.shares[0].available_before == share.available_before
 
 
-async def test_a_failed_start_says_why_how_far_it_came_and_what_changed_since_it_worked(ctx: Context) -> None:
+async def test_a_failed_start_says_why_how_far_it_came_and_what_changed_since_it_worked(ctx: CommandContext) -> None:
     async with sparks() as node:
-        await told(up(ctx, started(node, "qwen36")))
-        await told(down(ctx, DownRequest("qwen36", [node], 0.0, frozenset())))
-        await told(up(ctx, started(node, "qwen36", *TOO_MUCH)))
+        await told(start_instance(ctx, started(node, "qwen36")))
+        await told(stop_instance(ctx, StopInstance("qwen36", [node], 0.0, frozenset())))
+        await told(start_instance(ctx, started(node, "qwen36", *TOO_MUCH)))
     failed, _, worked = ctx.history.operations()
     assert (failed.outcome, failed.exit_code) == ("failed", 1)
     assert failed.verdict is not None
-    assert failed.verdict.cause is Cause.CUDA_OUT_OF_MEMORY
+    assert failed.verdict.cause is FailureCause.CUDA_OUT_OF_MEMORY
     (share,) = failed.shares
     assert share.cause == "cuda-out-of-memory"
     assert share.log is not None
     assert share.log.endswith(".log")
     assert Phase.LOADING in {part.phase for part in share.parts}
     assert failed.usual.seconds == worked.shares[0].seconds
-    assert ctx.history.worked_before(failed) == worked
-    changes = what_changed(worked, failed)
+    assert ctx.history.find_last_good_start(failed) == worked
+    changes = diff_starts(worked, failed)
     assert changes.found == (
-        Change("args.mem-fraction-static", "0.82", "0.95"), Change("args.speculative-num-draft-tokens", None, "6"),
+        StartDifference("args.mem-fraction-static", "0.82", "0.95"), StartDifference("args.speculative-num-draft-tokens", None, "6"),
     )  # fmt: skip
     assert changes.unknown == ()
     assert ctx.history.failures_since_ready("qwen36", "spark1", 0.0)[0][1] == "cuda-out-of-memory"
@@ -114,8 +119,8 @@ async def test_a_failed_start_says_why_how_far_it_came_and_what_changed_since_it
     assert expected.seconds == worked.shares[0].seconds, "only what went well is expected"
 
 
-async def test_what_is_left_in_the_middle_is_a_row_too(ctx: Context) -> None:
-    async with sparks() as node, aclosing(up(ctx, started(node, "qwen36-vllm"))) as events:
+async def test_what_is_left_in_the_middle_is_a_row_too(ctx: CommandContext) -> None:
+    async with sparks() as node, aclosing(start_instance(ctx, started(node, "qwen36-vllm"))) as events:
         async for event in events:
             if isinstance(event, PhaseChanged) and event.phase is Phase.LOADING:
                 (one,) = ctx.history.operations()
@@ -125,13 +130,13 @@ async def test_what_is_left_in_the_middle_is_a_row_too(ctx: Context) -> None:
     assert (one.outcome, one.shares[0].seconds) == ("interrupted", None)
 
 
-async def test_no_secret_of_a_profile_of_set_or_of_the_environment_is_kept(ctx: Context) -> None:
+async def test_no_secret_of_a_profile_of_set_or_of_the_environment_is_kept(ctx: CommandContext) -> None:
     overrides = (
         f"env.HF_TOKEN={CANARIES[0]}", f"args.api-key={CANARIES[1]}", "env.OTHER_KEY=${MY_KEY}", *TOO_MUCH
     )  # fmt: skip
     async with sparks() as node:
-        events = await told(up(ctx, started(node, "qwen36", *overrides, environ={"MY_KEY": CANARIES[2]})))
-    assert isinstance(events[-1], Ended)
+        events = await told(start_instance(ctx, started(node, "qwen36", *overrides, environ={"MY_KEY": CANARIES[2]})))
+    assert isinstance(events[-1], CommandEnded)
     (one,) = ctx.history.operations()
     assert one.text is not None
     assert "HF_TOKEN" in one.text
@@ -144,32 +149,36 @@ async def test_no_secret_of_a_profile_of_set_or_of_the_environment_is_kept(ctx: 
 
 async def test_a_history_that_cannot_be_kept_is_said_once_and_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file where the directory would be")
-    ctx = Context(History(tmp_path / "state"), "milo@desk")
+    ctx = CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
     async with sparks() as node:
-        events = await told(up(ctx, started(node, "qwen36-vllm")))
-    assert isinstance(events[-1], Ended)
+        events = await told(start_instance(ctx, started(node, "qwen36-vllm")))
+    assert isinstance(events[-1], CommandEnded)
     assert events[-1].exit_code == 0
-    said = [event.message for event in events if isinstance(event, Warned) and "history" in event.message]
+    said = [event.message for event in events if isinstance(event, WarningEmitted) and "history" in event.message]
     assert len([one for one in said if "history.db" in one]) == 1, said
 
 
-async def test_what_an_engine_did_is_read_before_it_is_stopped_and_seen_by_whoever_watches(ctx: Context) -> None:
+async def test_what_an_engine_did_is_read_before_it_is_stopped_and_seen_by_whoever_watches(ctx: CommandContext) -> None:
     async with SimulatedSparks("two-stacks", speed=40.0) as simulated:
         nodes = load_config(simulated.config_path).nodes
         async with ctx.session(nodes[0]) as session:
             await session.link.connect()
-            containers = [one for one in await session.docker.list() if one.is_ours]
-        names = [one.label(Label.INSTANCE) or "" for one in containers]
-        entry = ctx.history.begin(Kind.START, ctx.clock, "milo", [nodes[0].name], profile=names[0], instance=names[0])
-        entry.note(Share(nodes[0].name, names[0], container=containers[0].id))  # as if it had been started from here
-        entry.end("ready", 0)
-        async with aclosing(watch(ctx, nodes[:1], 0.2)) as looks:
+            containers = [one for one in await session.docker.list_containers() if one.is_managed]
+        names = [one.label(ContainerLabel.INSTANCE) or "" for one in containers]
+        entry = ctx.history.begin_operation(
+            OperationKind.START, ctx.clock, "milo", [nodes[0].name], profile=names[0], instance=names[0]
+        )
+        entry.record_node_result(
+            NodeResult(nodes[0].name, names[0], container=containers[0].id)
+        )  # as if it had been started from here
+        entry.record_end("ready", 0)
+        async with aclosing(watch_load_views(ctx, nodes[:1], 0.2)) as looks:
             async for views in looks:
                 if any(one.numbers and one.numbers.generation_rate for view in views for one in view.instances):
                     break
         (start,) = ctx.history.operations()
         watched = start.shares[0].tokens_per_second
-        await told(down(ctx, DownRequest(names[0], [nodes[0]], 0.0, frozenset())))
+        await told(stop_instance(ctx, StopInstance(names[0], [nodes[0]], 0.0, frozenset())))
     stop, start = ctx.history.operations()
     assert watched is not None
     assert watched > 5
@@ -186,11 +195,11 @@ def sparkctl(state: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-async def test_the_verb_lists_and_shows_it(ctx: Context) -> None:
+async def test_the_verb_lists_and_shows_it(ctx: CommandContext) -> None:
     async with sparks() as node:
-        await told(up(ctx, started(node, "qwen36")))
-        await told(down(ctx, DownRequest("qwen36", [node], 0.0, frozenset())))
-        await told(up(ctx, started(node, "qwen36", *TOO_MUCH)))
+        await told(start_instance(ctx, started(node, "qwen36")))
+        await told(stop_instance(ctx, StopInstance("qwen36", [node], 0.0, frozenset())))
+        await told(start_instance(ctx, started(node, "qwen36", *TOO_MUCH)))
     state = ctx.history.directory
     listed = sparkctl(state, "history")
     assert listed.returncode == 0, listed.stderr
@@ -232,7 +241,7 @@ def test_the_verb_says_when_the_file_cannot_be_read(tmp_path: Path) -> None:
 def test_an_empty_history_and_a_filter_that_leaves_nothing_say_what_to_do(tmp_path: Path) -> None:
     ran = sparkctl(tmp_path, "history")
     assert (ran.returncode, "nothing was done from this machine yet" in ran.stdout) == (0, True)
-    History(tmp_path).remember_start("qwen36", "h", "spark1", 300.0)
+    OperationHistory(tmp_path).record_start("qwen36", "h", "spark1", 300.0)
     assert "all of it: sparkctl history" in sparkctl(tmp_path, "history", "--failed").stdout
     unknown = sparkctl(tmp_path, "history", "--node", "spark9")
     assert (unknown.returncode, unknown.stdout) == (2, "")
@@ -240,9 +249,9 @@ def test_an_empty_history_and_a_filter_that_leaves_nothing_say_what_to_do(tmp_pa
 
 
 def test_numbers_and_profiles_complete(tmp_path: Path) -> None:
-    History(tmp_path).remember_start("qwen36", "h", "spark1", 300.0)
+    OperationHistory(tmp_path).record_start("qwen36", "h", "spark1", 300.0)
     env = {"COMP_WORDS": "sparkctl history show ", "COMP_CWORD": "3", "_SPARKCTL_COMPLETE": "bash_complete"}
-    program = "from sparkctl.cli.app import root; root.main(prog_name='sparkctl')"
+    program = "from sparkctl.cli.app import sparkctl_command; root.main(prog_name='sparkctl')"
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60,
         env={**os.environ, "SPARKCTL_STATE": str(tmp_path), **env},
@@ -256,16 +265,16 @@ def test_numbers_and_profiles_complete(tmp_path: Path) -> None:
     assert "plain,qwen36\n" in ran.stdout
 
 
-async def test_what_is_usual_of_a_start_over_two_sparks_is_the_heads(ctx: Context) -> None:
+async def test_what_is_usual_of_a_start_over_two_sparks_is_the_heads(ctx: CommandContext) -> None:
     async with SimulatedSparks("empty", speed=40.0) as both:
         nodes = load_config(both.config_path).nodes
         profile = ProfileLibrary(user=shipped_profiles_dir()).load("minimax-m27")
-        request = UpRequest(profile, engines.load(profile.engine), tuple(nodes))
-        await told(up(ctx, request))
-        await told(down(ctx, DownRequest(None, [nodes[1]], 0.0, everywhere=nodes, frees=True)))
-        await told(up(ctx, request))
+        request = StartInstance(profile, engines.load_engine(profile.engine), tuple(nodes))
+        await told(start_instance(ctx, request))
+        await told(stop_instance(ctx, StopInstance(None, [nodes[1]], 0.0, everywhere=nodes, frees=True)))
+        await told(start_instance(ctx, request))
     second, freed, first = ctx.history.operations()
     assert freed.command == "sparkctl free spark2 --grace=0s"
     (head,) = [share for share in first.shares if share.node == "spark1"]
-    assert [one.part for one in second.usual.parts] == [one.part for one in head.parts]
+    assert [one.key for one in second.usual.parts] == [one.key for one in head.parts]
     assert len(second.usual.parts) > 3

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
 from sparkctl.model.node import NodeState
-from sparkctl.model.plan import Label
+from sparkctl.model.plan import ContainerLabel
 from sparkctl.sim import SimulatedSparks
 from tests.sim import clients
 from tests.sim.test_garbage import BAD, answers_of, nodes_of
 from tests.sim.test_garbage import impatient as impatient
 
-NAMES = [value for name, value in vars(Label).items() if name.isupper() and name != "PREFIX"]
+NAMES = [value for name, value in vars(ContainerLabel).items() if name.isupper() and name != "PREFIX"]
 VALUES = {
     "empty": "",
     "letters": "ä\ud7ff\U0001f600",
@@ -67,10 +67,14 @@ async def test_a_label_costs_its_container_alone(sparks: SimulatedSparks, kind: 
                 "API_KEY=a\nb",
             ]
         elif kind in VALUES:
-            labels |= {name: VALUES[kind] for name in NAMES if name not in (Label.INSTANCE, Label.OPERATOR)}
+            labels |= {
+                name: VALUES[kind] for name in NAMES if name not in (ContainerLabel.INSTANCE, ContainerLabel.OPERATOR)
+            }
         else:
-            labels[Label.READY] = READY[kind.removeprefix("ready ")]
-    found = await answers_of(Context(History(tmp_path / "state"), "milo@laptop"), nodes_of(sparks), tmp_path)
+            labels[ContainerLabel.READY] = READY[kind.removeprefix("ready ")]
+    found = await answers_of(
+        CommandContext(OperationHistory(tmp_path / "state"), "milo@laptop"), nodes_of(sparks), tmp_path
+    )
     raised = {name: answer for name, answer in found.items() if isinstance(answer, BaseException)}
     assert not {name: one for name, one in raised.items() if not name.startswith("diagnose")}
     for view in found["status"]:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.engines import load
+from sparkctl.engines import load_engine
 from tests.sim.test_command import demo
 
 
@@ -20,7 +20,7 @@ def test_a_running_container_becomes_the_profile_it_came_from(tmp_path: Path) ->
     assert ran.stdout == f"{out}\n"
     library = ProfileLibrary()
     found, shipped = library.load(str(out)), library.load("qwen36-ngram")
-    assert load("sglang").argv(found) == load("sglang").argv(shipped)
+    assert load_engine("sglang").build_command(found) == load_engine("sglang").build_command(shipped)
     assert (found.image, found.container.shm_size, found.container.network) == (shipped.image, "16g", "host")
     again = demo(
         "profiles", "import", "--from-container", name, "--node", "spark1", "-o", str(out), scenario="two-stacks"

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.context import Context
-from sparkctl.model.events import Event, Outcome, Released, SwitchStepped
+from sparkctl.core.context import CommandContext
+from sparkctl.model.events import Event, MemoryReleased, Outcome, SwitchStepped
 from sparkctl.model.node import NodeName
-from sparkctl.operations.down import DownRequest, down
-from sparkctl.operations.switch import switch
-from sparkctl.operations.up import up
-from sparkctl.present.results import result_line
-from sparkctl.present.sentences import released_line
+from sparkctl.operations.down import StopInstance, stop_instance
+from sparkctl.operations.switch import switch_instance
+from sparkctl.operations.up import start_instance
+from sparkctl.present.results import describe_command_result
+from sparkctl.present.sentences import format_release
 from sparkctl.sim import SimulatedSparks
 from tests.sim.test_guard import ctx as ctx
 from tests.sim.test_guard import request
@@ -37,25 +37,25 @@ def refuse_logs(state: Path) -> Path:
 
 
 def said(events: list[Event]) -> str:
-    return "\n".join(released_line(event) for event in events if isinstance(event, Released))
+    return "\n".join(format_release(event) for event in events if isinstance(event, MemoryReleased))
 
 
 @pytest.mark.parametrize("frees", [False, True])
-async def test_down_and_free_end_with_5(sparks: SimulatedSparks, ctx: Context, frees: bool) -> None:
-    await run(up(ctx, request(sparks)))
+async def test_down_and_free_end_with_5(sparks: SimulatedSparks, ctx: CommandContext, frees: bool) -> None:
+    await run(start_instance(ctx, request(sparks)))
     barrier = refuse_logs(ctx.history.directory)
-    asked = DownRequest(None if frees else "qwen36-vllm", request(sparks).nodes, frees=frees)
-    seen, ended = await run(down(ctx, asked))
+    asked = StopInstance(None if frees else "qwen36-vllm", request(sparks).nodes, frees=frees)
+    seen, ended = await run(stop_instance(ctx, asked))
     (container,) = sparks.docker["spark1"].containers.values()
     assert (ended.outcome, ended.exit_code) == (Outcome.UNHEALTHY, 5)
     assert f"{container.name} on spark1 was kept" in (ended.message or "")
     assert "repeat the command" in (ended.hint or "")
     assert "nothing of it is left" not in said(seen)
     assert f"its container {container.name} was kept" in said(seen)
-    line, _ = result_line("free" if frees else "down", ended, [NodeName("spark1")])
+    line, _ = describe_command_result("free" if frees else "down", ended, [NodeName("spark1")])
     assert "was kept" in line
     barrier.unlink()
-    _, ended = await run(down(ctx, asked))
+    _, ended = await run(stop_instance(ctx, asked))
     assert (ended.outcome, ended.exit_code) == (Outcome.DONE, 0)
     assert not sparks.docker["spark1"].containers
 
@@ -63,7 +63,7 @@ async def test_down_and_free_end_with_5(sparks: SimulatedSparks, ctx: Context, f
 async def test_a_switch_names_what_stayed(tmp_path: Path) -> None:
     async with divided(tmp_path / "state") as bed:
         refuse_logs(bed.state)
-        seen, ended = await run(switch(bed.ctx(), bed.request()))
+        seen, ended = await run(switch_instance(bed.ctx(), bed.request()))
         assert ended.outcome is Outcome.READY
         assert "stayed" in (ended.message or "")
         assert "nothing of it is left" not in said(seen)
@@ -72,7 +72,7 @@ async def test_a_switch_names_what_stayed(tmp_path: Path) -> None:
 async def test_so_does_its_way_back(tmp_path: Path) -> None:
     async with divided(tmp_path / "state") as bed:
         refuse_logs(bed.state)
-        seen, ended = await run(switch(bed.ctx(), bed.request(FAULT)))
+        seen, ended = await run(switch_instance(bed.ctx(), bed.request(FAULT)))
         proofs = [event.proof or "" for event in seen if isinstance(event, SwitchStepped)]
         assert f"{OLD} serves again" in (ended.message or "")
         assert "stayed: the log could not be saved whole" in (ended.message or "")

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sparkctl.errors import LinkLost, UnknownHostKey, Unreachable
+from sparkctl.errors import ConnectionLost, UnknownHostKey, Unreachable
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.probe import look as probe
 from sparkctl.sim import SimClock, SimulatedSparks
-from sparkctl.wire.link import Link
-from sparkctl.wire.open import open_link
+from sparkctl.wire.link import NodeConnection
+from sparkctl.wire.open import open_connection
 from tests.sim import clients
 
 
@@ -28,22 +28,26 @@ def _node(sparks: SimulatedSparks, known_hosts: str | None = None) -> Node:
 
 
 @pytest.fixture
-async def link(sparks: SimulatedSparks) -> AsyncIterator[Link]:
+async def link(sparks: SimulatedSparks) -> AsyncIterator[NodeConnection]:
     """A connected link to spark1."""
-    opened = open_link(_node(sparks))
+    opened = open_connection(_node(sparks))
     await opened.connect()
     yield opened
     await opened.close()
 
 
-async def test_a_look_and_a_lock(link: Link) -> None:
+async def test_a_look_and_a_lock(link: NodeConnection) -> None:
     done = await link.run(probe.command("identity", "memory"), stdin=probe.script())
-    look = probe.decode(done.stdout)
+    look = probe.decode_inspection(done.stdout)
     assert look.identity is not None
     assert look.identity.product == "DGX Spark"
-    held = await link.hold(["sh", "-c", "the 'script'\n", "sparkctl-lock", "/run", "/tmp/l", "1", "me", "hold"])
+    held = await link.start_process(
+        ["sh", "-c", "the 'script'\n", "sparkctl-lock", "/run", "/tmp/l", "1", "me", "hold"]
+    )
     assert await held.readline() == b"@@ held\n"
-    second = await link.hold(["sh", "-c", "the 'script'\n", "sparkctl-lock", "/run", "/tmp/l", "2", "you", "hold"])
+    second = await link.start_process(
+        ["sh", "-c", "the 'script'\n", "sparkctl-lock", "/run", "/tmp/l", "2", "you", "hold"]
+    )
     assert await second.readline() == b"@@ taken\n"
     assert await second.readline() == b"me\n"
     await second.release()
@@ -55,9 +59,9 @@ async def test_a_lock_lapses_as_a_sparks_does() -> None:
     clock = SimClock(rate=20.0, elastic=True)
     async with SimulatedSparks("empty", clock=clock) as sparks:
         node, lock = sparks.nodes["spark1"], ["sh", "-c", "x", "sparkctl-lock", "/run", "/tmp/l", "1"]
-        link = open_link(_node(sparks))
+        link = open_connection(_node(sparks))
         await link.connect()
-        held = await link.hold([*lock, "me", "hold"])
+        held = await link.start_process([*lock, "me", "hold"])
         assert await held.readline() == b"@@ held\n"
         began = clock.monotonic()
         while clock.monotonic() - began < 40:
@@ -68,17 +72,17 @@ async def test_a_lock_lapses_as_a_sparks_does() -> None:
         assert await asyncio.wait_for(held.readline(), clients.PATIENCE) == b"", "its command has ended"
         assert clock.monotonic() - began > 20
         assert node.locks == {}
-        clock.go(0.001)
-        again = await link.hold([*lock, "you", "hold"])
+        clock.set_rate(0.001)
+        again = await link.start_process([*lock, "you", "hold"])
         assert await again.readline() == b"@@ held\n"
-        sparks.sshd["spark1"].cut()
+        sparks.sshd["spark1"].drop_connections()
         await clients.eventually(lambda: not node.locks)
-        clock.go(1.0)
+        clock.set_rate(1.0)
         await link.close()
 
 
 async def test_who_wants_the_connection_back_is_not_taken_for_the_one_who_gave_up_just_before(
-    link: Link, sparks: SimulatedSparks
+    link: NodeConnection, sparks: SimulatedSparks
 ) -> None:
     await sparks.sshd["spark1"].close()
     await clients.eventually(lambda: link.status.state is NodeState.UNREACHABLE)
@@ -91,16 +95,16 @@ async def test_who_wants_the_connection_back_is_not_taken_for_the_one_who_gave_u
     assert one.cancelled()
 
 
-async def test_nobody_listens(link: Link) -> None:
+async def test_nobody_listens(link: NodeConnection) -> None:
     with pytest.raises(ConnectionRefusedError):
         await link.open_tcp("127.0.0.1", 8003)
 
 
-async def test_a_cut_is_noticed_and_mended(link: Link, sparks: SimulatedSparks) -> None:
-    held = await link.hold(["sh", "-c", "x", "sparkctl-lock", "/run", "/tmp/l", "1", "me", "hold"])
+async def test_a_cut_is_noticed_and_mended(link: NodeConnection, sparks: SimulatedSparks) -> None:
+    held = await link.start_process(["sh", "-c", "x", "sparkctl-lock", "/run", "/tmp/l", "1", "me", "hold"])
     assert await held.readline() == b"@@ held\n"
-    sparks.sshd["spark1"].cut()
-    with pytest.raises(LinkLost):
+    sparks.sshd["spark1"].drop_connections()
+    with pytest.raises(ConnectionLost):
         await asyncio.wait_for(held.readline(), clients.PATIENCE)
     await link.reconnect(give_up_after=clients.PATIENCE)
     assert link.status.state is NodeState.OK
@@ -110,7 +114,7 @@ async def test_a_cut_is_noticed_and_mended(link: Link, sparks: SimulatedSparks) 
 async def test_an_unwritten_host_key_is_unknown(sparks: SimulatedSparks) -> None:
     empty = sparks.directory / "nothing-known"
     empty.touch()
-    stranger = open_link(_node(sparks, str(empty)))
+    stranger = open_connection(_node(sparks, str(empty)))
     with pytest.raises(UnknownHostKey):
         await stranger.connect()
     await stranger.close()

@@ -10,15 +10,15 @@ import asyncssh
 import docker
 import pytest
 
-from sparkctl.sim.journal import Journal, Wanted, nanoseconds
+from sparkctl.sim.journal import ContainerLog, LogQuery, parse_nanoseconds
 from tests.sim import clients
 from tests.sim.clients import in_thread
 
 BOTH = frozenset({"stdout", "stderr"})
 
 
-async def _all(journal: Journal, **wanted: object) -> list[bytes]:
-    raw = b"".join([chunk async for chunk in journal.read(Wanted(BOTH, **wanted))])  # type: ignore[arg-type]
+async def _all(journal: ContainerLog, **wanted: object) -> list[bytes]:
+    raw = b"".join([chunk async for chunk in journal.read(LogQuery(BOTH, **wanted))])  # type: ignore[arg-type]
     frames = []
     while raw:
         (size,) = struct.unpack(">I", raw[4:8])
@@ -72,8 +72,8 @@ async def test_a_follower_who_leaves_is_let_go(
 
 
 async def test_a_bar_without_newline_is_kept_back() -> None:
-    journal = Journal(time.time_ns)
-    journal.begin()
+    journal = ContainerLog(time.time_ns)
+    journal.open_run()
     journal.write("\rbar 1%")
     journal.write("\rbar 2%")
     assert await _all(journal) == []
@@ -82,30 +82,30 @@ async def test_a_bar_without_newline_is_kept_back() -> None:
 
 
 async def test_long_lines_come_in_pieces_of_16_kib() -> None:
-    journal = Journal(time.time_ns)
-    journal.begin()
+    journal = ContainerLog(time.time_ns)
+    journal.open_run()
     journal.write("x" * 40_000 + "\n")
     assert [len(piece) for piece in await _all(journal)] == [16384, 16384, 7233]
 
 
 async def test_the_end_stores_what_had_no_newline_and_lets_followers_go() -> None:
-    journal = Journal(time.time_ns)
-    journal.begin()
+    journal = ContainerLog(time.time_ns)
+    journal.open_run()
     following = asyncio.ensure_future(_all(journal, follow=True))
     await asyncio.sleep(0)
     journal.write("half a line")
-    journal.end()
+    journal.close_run()
     assert await asyncio.wait_for(following, clients.PATIENCE) == [b"half a line"]
 
 
 @pytest.mark.parametrize(("tail", "expected"), [(None, 3), (2, 2), (0, 0), (9, 3)])
 async def test_tail(tail: int | None, expected: int) -> None:
-    journal = Journal(time.time_ns)
-    journal.begin()
+    journal = ContainerLog(time.time_ns)
+    journal.open_run()
     journal.write("a\nb\nc\n")
     assert len(await _all(journal, tail=tail)) == expected
 
 
 def test_a_fraction_is_read_without_rounding() -> None:
-    assert nanoseconds("1795217521.685689512") == 1795217521685689512
-    assert nanoseconds("12.5") == 12_500_000_000
+    assert parse_nanoseconds("1795217521.685689512") == 1795217521685689512
+    assert parse_nanoseconds("12.5") == 12_500_000_000

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
-from sparkctl.core.record import plain
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
+from sparkctl.core.record import to_json_data
 from sparkctl.model.node import Node
 from sparkctl.operations import top
-from sparkctl.operations.endpoints import endpoints
-from sparkctl.operations.logs import LogsRequest, logs
-from sparkctl.operations.status import status
-from sparkctl.present.changes import Teller
-from sparkctl.present.endpoint_forms import endpoint_text
-from sparkctl.present.exposition import metrics_text
-from sparkctl.present.status_table import status_lines
-from sparkctl.present.top_table import top_lines
+from sparkctl.operations.endpoints import list_endpoints
+from sparkctl.operations.logs import ShowLog, show_log
+from sparkctl.operations.status import read_node_statuses
+from sparkctl.present.changes import ChangeReporter
+from sparkctl.present.endpoint_forms import format_endpoint_config
+from sparkctl.present.exposition import render_metrics
+from sparkctl.present.status_table import format_status
+from sparkctl.present.top_table import format_top
 from sparkctl.sim import SimulatedSparks
 from tests.sim import clients
 from tests.sim.test_garbage import events_of, nodes_of
@@ -38,19 +38,19 @@ async def nodes() -> AsyncIterator[list[Node]]:
 
 
 async def test_everything_that_is_told_of_a_long_name_is_bounded(nodes: list[Node], tmp_path: Path) -> None:
-    ctx = Context(History(tmp_path), "milo@laptop")
-    views = await status(ctx, nodes)
-    loads = await top.once(ctx, nodes)
-    served, _ = await endpoints(ctx, nodes)
-    told = await events_of(logs(ctx, LogsRequest(views[0].instances[0].name, nodes, tail=1)))
-    teller = Teller()
+    ctx = CommandContext(OperationHistory(tmp_path), "milo@laptop")
+    views = await read_node_statuses(ctx, nodes)
+    loads = await top.read_load_views(ctx, nodes)
+    served, _ = await list_endpoints(ctx, nodes)
+    told = await events_of(show_log(ctx, ShowLog(views[0].instances[0].name, nodes, tail=1)))
+    teller = ChangeReporter()
     texts = {
-        "status": status_lines(views, width=80),
-        "top": top_lines(loads),
-        "plain": [sentence for view in loads for sentence in teller.tell(view)],
-        "endpoints": endpoint_text(served, "env", served[0]),
-        "metrics": list(metrics_text(loads, 0.0).splitlines()),
-        "logs": [str(plain(event)) for event in told],
+        "status": format_status(views, width=80),
+        "top": format_top(loads),
+        "plain": [sentence for view in loads for sentence in teller.describe_changes(view)],
+        "endpoints": format_endpoint_config(served, "env", served[0]),
+        "metrics": list(render_metrics(loads, 0.0).splitlines()),
+        "logs": [str(to_json_data(event)) for event in told],
     }
     for verb, lines in texts.items():
         assert lines, verb
@@ -58,5 +58,5 @@ async def test_everything_that_is_told_of_a_long_name_is_bounded(nodes: list[Nod
         assert not long, f"{verb}: {len(long[0])} characters"
     for verb in ("status", "top", "plain"):  # what endpoints prints is cleaned where it is printed
         assert not [line for line in texts[verb] if not line.isprintable()], verb
-    assert max(len(str(plain(one))) for view in views for one in view.instances) < 4 * MOST
+    assert max(len(str(to_json_data(one))) for view in views for one in view.instances) < 4 * MOST
     assert [len(line) for line in texts["status"] if len(line) > 132] == [], "the names of a table are cut to a column"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.probe.look import memory_from
-from sparkctl.sim.memory import GIB, KIB, RESERVE, TOTAL, Memory
+from sparkctl.probe.look import parse_meminfo
+from sparkctl.sim.memory import GIB, KERNEL_RESERVE, KIB, TOTAL, UnifiedMemory
 
 
 def test_meminfo_reads_as_what_the_model_holds() -> None:
-    memory = Memory(page_cache=38 * GIB)
+    memory = UnifiedMemory(page_cache=38 * GIB)
     memory.allocate(7, gpu=20 * GIB, anonymous=2 * GIB)
-    read = memory_from(memory.meminfo())
+    read = parse_meminfo(memory.meminfo())
     assert read is not None
     assert (read.total, read.free // KIB, read.available // KIB) == (TOTAL, memory.free // KIB, memory.available // KIB)
     assert read.page_cache == pytest.approx(38 * GIB, rel=0.03)
@@ -19,7 +19,7 @@ def test_meminfo_reads_as_what_the_model_holds() -> None:
 
 
 def test_cuda_memory_is_missing_from_free_and_named_nowhere() -> None:
-    memory = Memory(page_cache=GIB)
+    memory = UnifiedMemory(page_cache=GIB)
     before = memory.meminfo()
     memory.allocate(7, gpu=30 * GIB)
     changed = {
@@ -31,14 +31,14 @@ def test_cuda_memory_is_missing_from_free_and_named_nowhere() -> None:
 
 
 def test_page_cache_makes_room() -> None:
-    memory = Memory(page_cache=100 * GIB)
+    memory = UnifiedMemory(page_cache=100 * GIB)
     memory.allocate(7, gpu=60 * GIB)
-    assert memory.free >= RESERVE
+    assert memory.free >= KERNEL_RESERVE
     assert memory.file_cache < 60 * GIB
 
 
 def test_what_does_not_fit_changes_nothing() -> None:
-    memory = Memory(page_cache=40 * GIB)
+    memory = UnifiedMemory(page_cache=40 * GIB)
     before = memory.meminfo()
     with pytest.raises(MemoryError):
         memory.allocate(7, gpu=125 * GIB)
@@ -46,11 +46,11 @@ def test_what_does_not_fit_changes_nothing() -> None:
 
 
 def test_reading_weights_fills_the_cache_as_far_as_there_is_room() -> None:
-    memory = Memory(page_cache=0)
+    memory = UnifiedMemory(page_cache=0)
     memory.read_file("/models/a", 30 * GIB)
     assert memory.files["/models/a"] == 30 * GIB
     memory.read_file("/models/b", 200 * GIB)
-    assert memory.free == pytest.approx(RESERVE, abs=GIB)
+    assert memory.free == pytest.approx(KERNEL_RESERVE, abs=GIB)
     memory.drop_caches(3)
     assert memory.file_cache < GIB
     assert memory.drops == {"pagecache": 1, "slab": 1}

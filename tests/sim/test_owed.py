@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
-from sparkctl.core.owed import Owed, OwedStops
-from sparkctl.model.events import Event, Outcome, PhaseChanged, SwitchStepped, Warned
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
+from sparkctl.core.owed import PendingStop, PendingStopFiles
+from sparkctl.model.events import Event, Outcome, PhaseChanged, SwitchStepped, WarningEmitted
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch import SwitchStep
-from sparkctl.operations.down import DownRequest, down
-from sparkctl.operations.switch import switch
-from sparkctl.operations.switch_finish import abort
-from sparkctl.operations.up import up
-from sparkctl.sim import NodeOptions, SimulatedSparks
+from sparkctl.operations.down import StopInstance, stop_instance
+from sparkctl.operations.switch import switch_instance
+from sparkctl.operations.switch_finish import abort_switch
+from sparkctl.operations.up import start_instance
+from sparkctl.sim import SimNodeOptions, SimulatedSparks
 from tests.sim.test_guard import ctx as ctx
 from tests.sim.test_guard import request
 from tests.sim.test_switch import FAULT, NEW, OLD, Bed, divided, run
@@ -36,60 +36,62 @@ async def sparks() -> AsyncGenerator[SimulatedSparks, None]:
         yield opened
 
 
-def owe(sparks: SimulatedSparks, ctx: Context, node: str = "spark1", ago: float = 0.0) -> str:
+def owe(sparks: SimulatedSparks, ctx: CommandContext, node: str = "spark1", ago: float = 0.0) -> str:
     """Owe the stop of what runs on a node, as `down` does when it cannot be asked; return its container."""
     (one,) = sparks.docker[node].containers.values()
     instance = one.labels["dev.sparkctl.instance"]
-    OwedStops(ctx.history.directory).keep(Owed(node, instance, ctx.clock.now() - ago, (one.id[:12],)))  # type: ignore[arg-type]
+    PendingStopFiles(ctx.history.directory).save_stop(
+        PendingStop(node, instance, ctx.clock.unix_time() - ago, (one.id[:12],))
+    )  # type: ignore[arg-type]
     return one.id
 
 
-def owed(ctx: Context) -> tuple[Owed, ...]:
-    return OwedStops(ctx.history.directory).all(ctx.clock.now())
+def owed(ctx: CommandContext) -> tuple[PendingStop, ...]:
+    return PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time())
 
 
 def warnings(events: list[Event]) -> str:
-    return "\n".join(event.message for event in events if isinstance(event, Warned))
+    return "\n".join(event.message for event in events if isinstance(event, WarningEmitted))
 
 
-async def test_up_of_what_runs_ends_the_stop_that_is_owed(sparks: SimulatedSparks, ctx: Context) -> None:
-    await run(up(ctx, request(sparks)))
+async def test_up_of_what_runs_ends_the_stop_that_is_owed(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    await run(start_instance(ctx, request(sparks)))
     container = owe(sparks, ctx)
-    seen, ended = await run(up(ctx, request(sparks)))
+    seen, ended = await run(start_instance(ctx, request(sparks)))
     assert (ended.outcome, ended.exit_code) == (Outcome.READY, 0)
     assert "the stop of qwen36-vllm on spark1" in warnings(seen)
     assert "a new start was asked for" in warnings(seen)
     assert owed(ctx) == ()
-    await run(down(ctx, DownRequest(None, request(sparks).nodes, dry_run=True)))
-    _, ended = await run(up(ctx, request(sparks, "port=8999", replace=False)))  # refused, under no lock
+    await run(stop_instance(ctx, StopInstance(None, request(sparks).nodes, dry_run=True)))
+    _, ended = await run(start_instance(ctx, request(sparks, "port=8999", replace=False)))  # refused, under no lock
     assert sparks.docker["spark1"].containers[container].state == "running"
 
 
-async def test_a_dry_run_is_no_later_wish(sparks: SimulatedSparks, ctx: Context) -> None:
-    await run(up(ctx, request(sparks)))
+async def test_a_dry_run_is_no_later_wish(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    await run(start_instance(ctx, request(sparks)))
     owe(sparks, ctx)
-    await run(up(ctx, request(sparks, dry_run=True)))
+    await run(start_instance(ctx, request(sparks, dry_run=True)))
     assert len(owed(ctx)) == 1
 
 
-async def test_up_joins_a_start_that_was_to_be_stopped(sparks: SimulatedSparks, ctx: Context) -> None:
+async def test_up_joins_a_start_that_was_to_be_stopped(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     """It loads still: the very container goes on, and no other is started."""
-    async with aclosing(up(ctx, request(sparks))) as events:
+    async with aclosing(start_instance(ctx, request(sparks))) as events:
         async for event in events:
             if isinstance(event, PhaseChanged) and event.phase is Phase.LOADING:
                 break
     container = owe(sparks, ctx)
-    _, ended = await run(up(ctx, request(sparks)))
+    _, ended = await run(start_instance(ctx, request(sparks)))
     assert ended.exit_code == 0, ended
     assert list(sparks.docker["spark1"].containers) == [container]
 
 
-async def test_a_stop_is_not_owed_of_what_was_started_again_whatever_the_nodes_clock_says(ctx: Context) -> None:
+async def test_a_stop_is_not_owed_of_what_was_started_again_whatever_the_nodes_clock_says(ctx: CommandContext) -> None:
     """Its clock is ten minutes behind: by it, the container was started before the stop was asked for."""
-    async with SimulatedSparks(speed=20, options={"spark1": NodeOptions(clock_ahead=-600.0)}) as sparks:
-        await run(up(ctx, request(sparks)))
+    async with SimulatedSparks(speed=20, options={"spark1": SimNodeOptions(clock_ahead=-600.0)}) as sparks:
+        await run(start_instance(ctx, request(sparks)))
         container = owe(sparks, ctx, ago=300.0)
-        async with aclosing(up(ctx, request(sparks, profile="orpheus-tts", forced=True))) as events:
+        async with aclosing(start_instance(ctx, request(sparks, profile="orpheus-tts", forced=True))) as events:
             async for event in events:
                 if isinstance(event, PhaseChanged) and event.phase is Phase.CREATING:
                     break
@@ -101,8 +103,10 @@ async def test_a_switch_decides_on_what_was_to_be_stopped(bed: Bed) -> None:
     ctx = bed.ctx()
     for docker in bed.sparks.docker.values():
         (one,) = docker.containers.values()
-        OwedStops(ctx.history.directory).keep(Owed(docker.node.name, OLD, ctx.clock.now(), (one.id,)))  # type: ignore[arg-type]
-    seen, ended = await run(switch(ctx, bed.request(FAULT)))
+        PendingStopFiles(ctx.history.directory).save_stop(
+            PendingStop(docker.node.name, OLD, ctx.clock.unix_time(), (one.id,))
+        )  # type: ignore[arg-type]
+    seen, ended = await run(switch_instance(ctx, bed.request(FAULT)))
     assert ended.exit_code == 1, ended
     assert f"{OLD} serves again" in (ended.message or "")
     assert f"the switch to {NEW} decides on it now" in warnings(seen)
@@ -112,15 +116,17 @@ async def test_a_switch_decides_on_what_was_to_be_stopped(bed: Bed) -> None:
 
 async def test_abort_brings_back_what_another_had_wanted_stopped_before(bed: Bed) -> None:
     """Ada's stop waits; milo switches and is cut off; ada's `abort` does not remove the container that it is to start."""
-    ada = Context(History(bed.state.parent / "ada"), "ada@desk")
+    ada = CommandContext(OperationHistory(bed.state.parent / "ada"), "ada@desk")
     for docker in bed.sparks.docker.values():
         (one,) = docker.containers.values()
-        OwedStops(ada.history.directory).keep(Owed(docker.node.name, OLD, ada.clock.now(), (one.id,)))  # type: ignore[arg-type]
+        PendingStopFiles(ada.history.directory).save_stop(
+            PendingStop(docker.node.name, OLD, ada.clock.unix_time(), (one.id,))
+        )  # type: ignore[arg-type]
     assert await bed.crash(
-        switch(bed.ctx(), bed.request()),
+        switch_instance(bed.ctx(), bed.request()),
         lambda event: isinstance(event, SwitchStepped) and event.step is SwitchStep.STARTING,
     )
-    _, ended = await asyncio.wait_for(run(abort(ada, bed.finish())), 60)
+    _, ended = await asyncio.wait_for(run(abort_switch(ada, bed.finish())), 60)
     assert ended.exit_code == 0, ended
     assert bed.is_old()
 

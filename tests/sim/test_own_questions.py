@@ -11,22 +11,22 @@ import pytest
 
 from sparkctl.core.clock import SystemClock
 from sparkctl.core.config import load_config
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
-from sparkctl.core.own_questions import MARK
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
+from sparkctl.core.own_questions import REQUEST_MARK
 from sparkctl.core.session import Session
 from sparkctl.model.events import Event, LogArrived
 from sparkctl.model.log import LogLine
-from sparkctl.model.metrics import Numbers
+from sparkctl.model.metrics import EngineMeter
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
-from sparkctl.operations.down import DownRequest, down
-from sparkctl.operations.following.follow import listing
-from sparkctl.operations.following.inspecting import Inspections
+from sparkctl.operations.down import StopInstance, stop_instance
+from sparkctl.operations.following.follow import read_container_list
+from sparkctl.operations.following.inspecting import ContainerInspections
 from sparkctl.operations.following.liveness import is_idle
-from sparkctl.operations.following.numbers import Meters
-from sparkctl.operations.logs import LogsRequest, logs
-from sparkctl.operations.status import status
+from sparkctl.operations.following.numbers import EngineMeters
+from sparkctl.operations.logs import ShowLog, show_log
+from sparkctl.operations.status import read_node_statuses
 from sparkctl.sim import SimulatedSparks
 from sparkctl.wire import http
 from tests.sim.clients import FAST
@@ -47,8 +47,8 @@ def node(sparks: SimulatedSparks) -> Node:
 
 
 @pytest.fixture
-def ctx(tmp_path: Path) -> Context:
-    return Context(History(tmp_path / "state"), "milo@desk")
+def ctx(tmp_path: Path) -> CommandContext:
+    return CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
 
 
 async def lines(events: AsyncIterator[Event]) -> list[LogLine]:
@@ -59,21 +59,23 @@ async def ask(node: Node) -> None:
     """Read its figures as the panel does, and once as somebody else on that node would."""
     async with Session(node) as session:
         await session.link.connect()
-        (one,) = (await listing(session, Inspections(session))).instances
-        meters = Meters(session)
+        (one,) = (await read_container_list(session, ContainerInspections(session))).instances
+        meters = EngineMeters(session)
         for _ in range(ASKED):
             await meters.read([one])
-        assert meters.told(0.0)[one.container_id or ""].numbers is not None
+        assert meters.current_readings(0.0)[one.container_id or ""].numbers is not None
         await meters.aclose()
-        assert (await http.request(session.link, one.port or 0, "GET", "/metrics")).ok
+        assert (await http.request_tcp(session.link, one.port or 0, "GET", "/metrics")).is_success
 
 
-async def test_our_questions_are_left_out_and_nobody_elses(sparks: SimulatedSparks, node: Node, ctx: Context) -> None:
+async def test_our_questions_are_left_out_and_nobody_elses(
+    sparks: SimulatedSparks, node: Node, ctx: CommandContext
+) -> None:
     await ask(node)
-    whole = await lines(logs(ctx, LogsRequest(INSTANCE, [node], everything=True)))
-    shown = await lines(logs(ctx, LogsRequest(INSTANCE, [node])))
-    assert sum(f"GET /metrics?{MARK} HTTP" in line.text for line in whole) == ASKED
-    rest = [line for line in whole if MARK not in line.text]
+    whole = await lines(show_log(ctx, ShowLog(INSTANCE, [node], everything=True)))
+    shown = await lines(show_log(ctx, ShowLog(INSTANCE, [node])))
+    assert sum(f"GET /metrics?{REQUEST_MARK} HTTP" in line.text for line in whole) == ASKED
+    rest = [line for line in whole if REQUEST_MARK not in line.text]
     assert shown[: len(rest)] == rest
     assert sum('"GET /metrics HTTP/1.1" 200' in line.text for line in shown) == 1
     by_number = {line.number: line.text for line in whole}
@@ -82,38 +84,42 @@ async def test_our_questions_are_left_out_and_nobody_elses(sparks: SimulatedSpar
 
 @pytest.mark.parametrize("follow", [False, True])
 async def test_the_last_lines_are_the_last_that_are_shown(
-    sparks: SimulatedSparks, node: Node, ctx: Context, follow: bool
+    sparks: SimulatedSparks, node: Node, ctx: CommandContext, follow: bool
 ) -> None:
     (process,) = sparks.docker["spark2"].running.values()
     process.decoding.background = 0  # it says once more how fast it was, at most, and that in two lines
     for count in range(3):
         process._write(f"before {count}\n", "stdout")
     for count in range(700):
-        process._write(f'INFO:     127.0.0.1:{count} - "GET /metrics?{MARK} HTTP/1.1" 200 OK\n', "stdout")
+        process._write(f'INFO:     127.0.0.1:{count} - "GET /metrics?{REQUEST_MARK} HTTP/1.1" 200 OK\n', "stdout")
     found: list[str] = []
-    async for event in logs(ctx, LogsRequest(INSTANCE, [node], tail=5, follow=follow)):
+    async for event in show_log(ctx, ShowLog(INSTANCE, [node], tail=5, follow=follow)):
         if isinstance(event, LogArrived):
             found += [line.text for line in event.lines]
             if follow and "later" not in found:
-                process._write(f'INFO:     127.0.0.1:1 - "GET /health?{MARK} HTTP/1.1" 200 OK\nlater\n', "stdout")
+                process._write(
+                    f'INFO:     127.0.0.1:1 - "GET /health?{REQUEST_MARK} HTTP/1.1" 200 OK\nlater\n', "stdout"
+                )
         if "later" in found:
             break
     assert [text for text in found if text.startswith("before ")] == ["before 0", "before 1", "before 2"]
     assert len(found) == 5 or follow
     assert "later" in found or not follow
-    assert not any(MARK in text for text in found)
+    assert not any(REQUEST_MARK in text for text in found)
 
 
-async def test_the_saved_log_is_whole_and_shown_without_them(sparks: SimulatedSparks, node: Node, ctx: Context) -> None:
+async def test_the_saved_log_is_whole_and_shown_without_them(
+    sparks: SimulatedSparks, node: Node, ctx: CommandContext
+) -> None:
     await ask(node)
-    async for _ in down(ctx, DownRequest(INSTANCE, [node])):
+    async for _ in stop_instance(ctx, StopInstance(INSTANCE, [node])):
         pass
     (saved,) = ctx.history.saved_logs(INSTANCE, [node.name])
-    kept = (await asyncio.to_thread(saved.path.read_text)).count(MARK)
+    kept = (await asyncio.to_thread(saved.path.read_text)).count(REQUEST_MARK)
     assert kept >= ASKED
-    assert not any(MARK in line.text for line in await lines(logs(ctx, LogsRequest(INSTANCE, [node]))))
-    whole = await lines(logs(ctx, LogsRequest(INSTANCE, [node], everything=True)))
-    assert sum(MARK in line.text for line in whole) == kept
+    assert not any(REQUEST_MARK in line.text for line in await lines(show_log(ctx, ShowLog(INSTANCE, [node]))))
+    whole = await lines(show_log(ctx, ShowLog(INSTANCE, [node], everything=True)))
+    assert sum(REQUEST_MARK in line.text for line in whole) == kept
 
 
 class Ahead(SystemClock):
@@ -126,7 +132,7 @@ class Ahead(SystemClock):
         return super().monotonic() + self.seconds
 
 
-async def watched(sparks: SimulatedSparks, ask: Callable[[Session, int], Awaitable[None]] | None = None) -> Numbers:
+async def watched(sparks: SimulatedSparks, ask: Callable[[Session, int], Awaitable[None]] | None = None) -> EngineMeter:
     """Watch the SGLang of the first Spark at rest for a minute as the panel does, and return its last figures."""
     (process,) = sparks.docker["spark1"].running.values()
     process.decoding.background = 0
@@ -134,15 +140,15 @@ async def watched(sparks: SimulatedSparks, ask: Callable[[Session, int], Awaitab
     clock = Ahead()
     async with Session(load_config(sparks.config_path).nodes[0], None, clock) as session:
         await session.link.connect()
-        inspections, meters = Inspections(session), Meters(session)
+        inspections, meters = ContainerInspections(session), EngineMeters(session)
         for _ in range(20):
             clock.seconds += 3.0
-            (one,) = (await listing(session, inspections)).instances
+            (one,) = (await read_container_list(session, inspections)).instances
             assert one.phase is Phase.READY
             if ask is not None:
                 await ask(session, one.port or 0)
             await meters.read([one])
-        numbers = meters.told(0.0)[one.container_id or ""].numbers
+        numbers = meters.current_readings(0.0)[one.container_id or ""].numbers
         await meters.aclose()
     assert numbers is not None
     return numbers
@@ -163,7 +169,7 @@ async def test_an_engine_that_anybody_asks_for_its_health_is_idle(sparks: Simula
             "/health_generate",
             "/health",
         ):  # a load balancer, Docker's health check, another operator
-            assert (await http.request(session.link, port, "GET", path)).ok
+            assert (await http.request_tcp(session.link, port, "GET", path)).is_success
 
     numbers = await watched(sparks, ask)
     (process,) = sparks.docker["spark1"].running.values()
@@ -173,28 +179,28 @@ async def test_an_engine_that_anybody_asks_for_its_health_is_idle(sparks: Simula
 
 
 async def test_status_says_that_a_ready_engine_stops_once_its_log_says_so(
-    sparks: SimulatedSparks, ctx: Context
+    sparks: SimulatedSparks, ctx: CommandContext
 ) -> None:
     """By whichever way: the first Spark's SGLang answers on while it drains, the second's vLLM has closed its port."""
     nodes = load_config(sparks.config_path).nodes
     (sglang,), (vllm,) = (sparks.docker[node.name].running.values() for node in nodes)
-    assert all(view.is_well for view in await status(ctx, nodes))
+    assert all(view.is_healthy for view in await read_node_statuses(ctx, nodes))
     async with Session(nodes[0]) as session:
         await session.link.connect()
-        inspections = Inspections(session)
-        assert [one.phase for one in (await listing(session, inspections)).instances] == [Phase.READY]
+        inspections = ContainerInspections(session)
+        assert [one.phase for one in (await read_container_list(session, inspections)).instances] == [Phase.READY]
         line = (
             "[2026-11-22 10:05:00] SIGTERM received. signum=None frame=None. Draining requests and shutting down...\n"
         )
         sglang._write(line, "stderr")
-        assert [one.phase for one in (await listing(session, inspections)).instances] == [Phase.STOPPING]
+        assert [one.phase for one in (await read_container_list(session, inspections)).instances] == [Phase.STOPPING]
     vllm.serving.ready = False
     vllm._write(
         "(APIServer pid=1) INFO 11-22 10:05:00 [launcher.py:254] [shutdown] API server: shutdown triggered\n", "stdout"
     )
     vllm._write("INFO:     Waiting for connections to close. (CTRL+C to force quit)\n", "stderr")
-    (view,) = await status(ctx, nodes[1:])
+    (view,) = await read_node_statuses(ctx, nodes[1:])
     (one,) = view.instances
     assert one.phase is Phase.STOPPING
     assert (one.detail or "").startswith("it was asked to stop; ")
-    assert not view.is_well, "`status --check` is not 0"
+    assert not view.is_healthy, "`status --check` is not 0"

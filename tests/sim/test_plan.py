@@ -10,19 +10,19 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.core.config import load_config
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.record import decode, encode
-from sparkctl.model.events import Ended, FitJudged, Outcome, Warned
-from sparkctl.model.fit import Obtained
+from sparkctl.core.record import decode_event, encode_event
+from sparkctl.model.events import CommandEnded, MemoryFitEvaluated, Outcome, WarningEmitted
+from sparkctl.model.fit import EstimateSource
 from sparkctl.model.units import GIB
-from sparkctl.operations.plan import PlanRequest, plan
-from sparkctl.operations.starting.request import UpRequest
-from sparkctl.operations.up import up
+from sparkctl.operations.plan import CheckFit, check_fit
+from sparkctl.operations.starting.request import StartInstance
+from sparkctl.operations.up import start_instance
 from sparkctl.sim import SimulatedSparks
-from sparkctl.sim.node import NodeOptions
+from sparkctl.sim.node import SimNodeOptions
 from tests.sim.clients import FAST
 from tests.sim.test_command import demo, result
 
@@ -187,26 +187,32 @@ def test_up_refuses_with_the_sum_before_anything_is_touched_and_force_goes_on() 
 
 
 async def test_a_start_keeps_what_it_took_and_the_next_sum_says_so(tmp_path: Path) -> None:
-    ctx = Context(History(tmp_path / "state"), "milo@desk")
+    ctx = CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
     profile = ProfileLibrary(shipped_profiles_dir()).load("qwen36-vllm")
     async with SimulatedSparks("empty", **FAST) as sparks:
         node = load_config(sparks.config_path).nodes[0]
-        events = [event async for event in up(ctx, UpRequest(profile, engines.load("vllm"), (node,)))]
-        assert isinstance(events[-1], Ended)
+        events = [
+            event async for event in start_instance(ctx, StartInstance(profile, engines.load_engine("vllm"), (node,)))
+        ]
+        assert isinstance(events[-1], CommandEnded)
         assert events[-1].outcome is Outcome.READY
-        (before,) = [event.fit for event in events if isinstance(event, FitJudged)]
-        seen = ctx.history.seen(profile.digest, "spark1")
+        (before,) = [event.fit for event in events if isinstance(event, MemoryFitEvaluated)]
+        seen = ctx.history.get_measured_peak(profile.digest, "spark1")
         assert seen is not None
         assert seen.estimated == before.estimated == before.need
         held = sparks.nodes["spark1"].memory.used_by_engines
         assert abs(seen.peak - held) < GIB
-        again = [event.fit async for event in plan(ctx, PlanRequest(profile, [node])) if isinstance(event, FitJudged)]
-    assert again[0].parts[0].obtained is Obtained.HISTORY
+        again = [
+            event.fit
+            async for event in check_fit(ctx, CheckFit(profile, [node]))
+            if isinstance(event, MemoryFitEvaluated)
+        ]
+    assert again[0].parts[0].obtained is EstimateSource.HISTORY
     assert again[0].need == seen.peak
     assert again[0].standing is not None
     assert abs(again[0].standing.returned - held) < GIB, "its own place counts as returned"
-    event = FitJudged(1.0, node.name, again[0])
-    assert decode(json.loads(json.dumps(encode(event)))) == event
+    event = MemoryFitEvaluated(1.0, node.name, again[0])
+    assert decode_event(json.loads(json.dumps(encode_event(event)))) == event
 
 
 def test_what_cannot_be_summed_is_neither_promised_nor_refused(tmp_path: Path) -> None:
@@ -225,18 +231,18 @@ def test_bad_input_and_a_node_that_is_not_there() -> None:
 
 
 async def test_a_model_that_is_not_there_is_warned_of_and_takes_nothing(tmp_path: Path) -> None:
-    ctx = Context(History(tmp_path / "state"), "milo@desk")
+    ctx = CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
     overrides = ("memory.draft_workspace=before-weights",)
     profile = ProfileLibrary(shipped_profiles_dir()).load("qwen36", overrides=overrides)
-    gone = NodeOptions(missing=("/home/milo/models/Qwen3.6-27B-FP8",))
+    gone = SimNodeOptions(missing=("/home/milo/models/Qwen3.6-27B-FP8",))
     async with SimulatedSparks("empty", options={"spark1": gone}, **FAST) as sparks:
         node = load_config(sparks.config_path).nodes[0]
-        request = UpRequest(profile, engines.load("sglang"), (node,), detach=True)
-        events = [event async for event in up(ctx, request)]
-        planned_events = [event async for event in plan(ctx, PlanRequest(profile, [node]))]
-    assert isinstance(events[-1], Ended)
+        request = StartInstance(profile, engines.load_engine("sglang"), (node,), detach=True)
+        events = [event async for event in start_instance(ctx, request)]
+        planned_events = [event async for event in check_fit(ctx, CheckFit(profile, [node]))]
+    assert isinstance(events[-1], CommandEnded)
     assert events[-1].outcome is Outcome.DETACHED
-    told = [event.message for event in events if isinstance(event, Warned)]
+    told = [event.message for event in events if isinstance(event, WarningEmitted)]
     assert any("does not fit" in one and "no weights lie in /home/milo/models/Qwen3.6-27B-FP8" in one for one in told)
-    assert isinstance(planned_events[-1], Ended)
+    assert isinstance(planned_events[-1], CommandEnded)
     assert planned_events[-1].exit_code == 6, "the sum is the profile's own, and does not come out"

@@ -8,22 +8,22 @@ from dataclasses import dataclass, replace
 import pytest
 
 from sparkctl import engines
-from sparkctl.core.fabric import environment, find_way
+from sparkctl.core.fabric import build_nccl_environment, find_fabric_route
 from sparkctl.core.paths import shipped_profiles_dir
-from sparkctl.core.planning import Place, plan
+from sparkctl.core.planning import RankPlacement, build_launch_plan
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.engines.base import Rank
 from sparkctl.engines.lines import LinePreparer
 from sparkctl.model.fabric import NodeLanes
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import LaunchPlan
-from sparkctl.model.verdict import Cause
-from sparkctl.probe.look import decode
-from sparkctl.sim import Fault, NodeOptions, SimulatedSparks
+from sparkctl.model.verdict import FailureCause
+from sparkctl.probe.look import decode_inspection
+from sparkctl.sim import EngineFault, SimNodeOptions, SimulatedSparks
 from sparkctl.sim.container import SimContainer
-from sparkctl.sim.look import look
+from sparkctl.sim.look import print_look
 from sparkctl.sim.node import HOME
-from sparkctl.wire.docker_body import create_body
+from sparkctl.wire.docker_body import build_create_request
 from tests.sim.clients import FAST, eventually
 
 BOTH = (NodeName("spark1"), NodeName("spark2"))
@@ -44,7 +44,7 @@ class Pair:
 
     def create(self, rank: int) -> SimContainer:
         made = self.plans[rank]
-        return self.sparks.docker[made.node].create(made.container_name, create_body(made))
+        return self.sparks.docker[made.node].create(made.container_name, build_create_request(made))
 
     def start(self, rank: int) -> SimContainer:
         container = self.create(rank)
@@ -67,17 +67,17 @@ def planned(sparks: SimulatedSparks, name: str, *sets: str) -> Pair:
         profile = library.load(name, overrides=sets)
     lanes = []
     for node in BOTH:
-        seen = decode(look(sparks.nodes[node], ["fabric"]).encode()).lanes
+        seen = decode_inspection(print_look(sparks.nodes[node], ["fabric"]).encode()).lanes
         assert seen is not None
         lanes.append(NodeLanes(node, seen.lanes, seen.has_devices))
-    way = find_way(lanes, {})
+    way = find_fabric_route(lanes, {})
     plans = []
     for index, node in enumerate(BOTH):
         rank = Rank(index, tuple(end.address for end in way.ends))
-        place = Place(rank, BOTH, "a1", environment(way, node), has_devices=True)
+        place = RankPlacement(rank, BOTH, "a1", build_nccl_environment(way, node), has_devices=True)
         plans.append(
-            plan(profile, Node(node, "127.0.0.1"), home=HOME, operator="milo", environ={},
-                 engine=engines.load(profile.engine), place=place)
+            build_launch_plan(profile, Node(node, "127.0.0.1"), home=HOME, operator="milo", environ={},
+                 engine=engines.load_engine(profile.engine), place=place)
         )  # fmt: skip
     return Pair(sparks, tuple(plans), profile.engine)
 
@@ -86,13 +86,13 @@ def text(container: SimContainer) -> str:
     return b"".join(record.data for record in container.journal._records).decode()
 
 
-def causes(container: SimContainer, engine: str) -> list[Cause]:
+def causes(container: SimContainer, engine: str) -> list[FailureCause]:
     """Return what the engine's own rules read out of a log."""
     preparer, found = LinePreparer(), []
-    reader = engines.load(engine)
+    reader = engines.load_engine(engine)
     for raw in text(container).splitlines():
         for line in preparer.feed(raw):
-            signal = reader.classify(line)
+            signal = reader.classify_line(line)
             if signal is not None and signal.failure is not None:
                 found.append(signal.failure.cause)
     return found
@@ -144,13 +144,13 @@ async def test_the_end_of_one_is_the_end_of_the_other(name: str, gone: int, at: 
         pair = planned(sparks, name)
         containers = {rank: pair.start(rank) for rank in (1, 0)}
         if at == "work":
-            sparks.pace.clock.go(10)
+            sparks.pace.clock.set_rate(10)
             await eventually(lambda: all(pair.is_ready(one) for one in containers.values()))
         else:
             await eventually(
                 lambda: all(one > 20 << 30 for one in (n.memory.used_by_engines for n in sparks.nodes.values()))
             )
-        sparks.pace.clock.go(20)
+        sparks.pace.clock.set_rate(20)
         sparks.docker[BOTH[gone]].running[containers[gone].id].kill()
         other = containers[1 - gone]
         if name == LLAMA and gone == 0:
@@ -161,7 +161,12 @@ async def test_the_end_of_one_is_the_end_of_the_other(name: str, gone: int, at: 
         assert other.exit_code != 0 or name == RAY
         if gone == 1:
             found = causes(other, pair.engine)
-            expected = {RAY: Cause.RAY, NO_RAY: Cause.NCCL, SGLANG: Cause.WORKER_LOST, MPI: Cause.WORKER_LOST}
+            expected = {
+                RAY: FailureCause.RAY,
+                NO_RAY: FailureCause.NCCL,
+                SGLANG: FailureCause.WORKER_LOST,
+                MPI: FailureCause.WORKER_LOST,
+            }
             assert expected.get(name) in found if name in expected else "Remote RPC server crashed" in text(other)
 
 
@@ -180,7 +185,7 @@ async def test_who_waits_in_vain_says_so_in_its_own_words(sparks: SimulatedSpark
     assert said[name] in text(head)
     if name in (LLAMA, MPI):
         return  # its worker waits to be found
-    assert {Cause.RAY, Cause.WORKER_LOST} & set(causes(head, pair.engine))
+    assert {FailureCause.RAY, FailureCause.WORKER_LOST} & set(causes(head, pair.engine))
     worker = pair.start(1)
     await worker.ended.wait()
     assert worker.exit_code != 0
@@ -201,7 +206,7 @@ async def test_a_worker_that_cannot_reach_the_head_does_not_join(sparks: Simulat
 @pytest.mark.parametrize("name", [RAY, NO_RAY, SGLANG])
 async def test_faults_of_one_rank(name: str) -> None:
     async with SimulatedSparks(**FAST) as sparks:
-        pair = planned(sparks, name, f"env.SIM_FAULT={Fault.WORKER_DIES}")
+        pair = planned(sparks, name, f"env.SIM_FAULT={EngineFault.WORKER_DIES}")
         head, worker = pair.start(0), pair.start(1)
         await head.ended.wait()
         assert worker.exit_code == 137
@@ -211,24 +216,24 @@ async def test_faults_of_one_rank(name: str) -> None:
         assert worker.finished < head.finished
         assert sparks.nodes["spark1"].memory.files.get(pair.plans[0].served_model or "", HALF) > 0.3 * HALF
     async with SimulatedSparks(**FAST) as sparks:
-        pair = planned(sparks, name, f"env.SIM_FAULT={Fault.FABRIC_CUT}")
+        pair = planned(sparks, name, f"env.SIM_FAULT={EngineFault.FABRIC_CUT}")
         head, worker = pair.start(0), pair.start(1)
         await head.ended.wait()
         await worker.ended.wait()
         assert sparks.fabric.is_cut
-        assert {Cause.RAY, Cause.NCCL} & set(causes(head, pair.engine))
-        lines = look(sparks.nodes["spark2"], ["fabric"])
+        assert {FailureCause.RAY, FailureCause.NCCL} & set(causes(head, pair.engine))
+        lines = print_look(sparks.nodes["spark2"], ["fabric"])
         assert "link enP7s7" in lines
         assert "link enp1s0f0np0" not in lines, "what has no carrier is no way"
 
 
 async def test_what_a_worker_of_ray_dies_of_stands_in_the_heads_log() -> None:
-    async with SimulatedSparks(faults={"spark2": Fault.CUDA_OOM}, **FAST) as sparks:
+    async with SimulatedSparks(faults={"spark2": EngineFault.CUDA_OOM}, **FAST) as sparks:
         pair = planned(sparks, RAY)
         head, worker = pair.start(0), pair.start(1)
         await head.ended.wait()
         assert "ip=192.168.200.12" in text(head)
-        assert Cause.CUDA_OUT_OF_MEMORY in causes(head, pair.engine)
+        assert FailureCause.CUDA_OUT_OF_MEMORY in causes(head, pair.engine)
         assert "memory" not in text(worker)
         await worker.ended.wait()
         assert "raylet [exit code=1]" in text(worker)
@@ -252,7 +257,7 @@ async def test_containers_that_were_stopped_start_again_as_they_were(sparks: Sim
 
 
 async def test_an_image_can_be_missing_or_another_one_on_one_spark() -> None:
-    options = {"spark2": NodeOptions(lacking_images=("a/b:1",), other_images=("a/c:1",))}
+    options = {"spark2": SimNodeOptions(lacking_images=("a/b:1",), other_images=("a/c:1",))}
     async with SimulatedSparks(options=options, **FAST) as sparks:
         one, two = (sparks.nodes[name].images for name in BOTH)
         assert (one.has("a/b:1"), two.has("a/b:1")) == (True, False)
@@ -261,14 +266,14 @@ async def test_an_image_can_be_missing_or_another_one_on_one_spark() -> None:
         assert one.has(one.id_of("a/d:1"))
         assert [each.has("x:missing-on-spark2") for each in (one, two)] == [True, False]
         assert one.id_of("x:stale-on-spark2") != two.id_of("x:stale-on-spark2")
-        assert one.details("a/d:1")["RepoDigests"]
-        assert not one.details("eugr-vllm:latest")["RepoDigests"], "built here, and pushed nowhere"
-        two.bring("a/b:1", one.id_of("a/b:1"))
+        assert one.to_inspect_json("a/d:1")["RepoDigests"]
+        assert not one.to_inspect_json("eugr-vllm:latest")["RepoDigests"], "built here, and pushed nowhere"
+        two.add_image("a/b:1", one.id_of("a/b:1"))
         assert two.id_of("a/b:1") == one.id_of("a/b:1")
 
 
 async def test_a_node_may_have_a_clock_of_its_own() -> None:
-    async with SimulatedSparks("two-stacks", options={"spark2": NodeOptions(clock_ahead=90.0)}, **FAST) as sparks:
+    async with SimulatedSparks("two-stacks", options={"spark2": SimNodeOptions(clock_ahead=90.0)}, **FAST) as sparks:
         (container,) = sparks.docker["spark2"].containers.values()
-        assert container.journal.newest / 1e9 - sparks.pace.clock.now() == pytest.approx(90, abs=30)
+        assert container.journal.newest / 1e9 - sparks.pace.clock.unix_time() == pytest.approx(90, abs=30)
         assert sparks.nodes["spark2"].now() - sparks.nodes["spark1"].now() == pytest.approx(90, abs=1)

@@ -16,25 +16,33 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.core.config import load_config
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
-from sparkctl.core.owed import Owed, OwedStops
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
+from sparkctl.core.owed import PendingStop, PendingStopFiles
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.model.events import ContainersListed, Ended, Event, Outcome, PhaseChanged, Released, Warned
-from sparkctl.model.history import Kind, Share
-from sparkctl.model.memory import BeforeStart
+from sparkctl.model.events import (
+    CommandEnded,
+    ContainersListed,
+    Event,
+    MemoryReleased,
+    Outcome,
+    PhaseChanged,
+    WarningEmitted,
+)
+from sparkctl.model.history import NodeResult, OperationKind
+from sparkctl.model.memory import MemoryBeforeStart
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import Label
+from sparkctl.model.plan import ContainerLabel
 from sparkctl.model.profile import Profile
 from sparkctl.model.units import GIB
-from sparkctl.operations.down import DownRequest, down
-from sparkctl.operations.lock import acquire
-from sparkctl.operations.starting.request import UpRequest
-from sparkctl.operations.up import up
+from sparkctl.operations.down import StopInstance, stop_instance
+from sparkctl.operations.lock import acquire_node_lock
+from sparkctl.operations.starting.request import StartInstance
+from sparkctl.operations.up import start_instance
 from sparkctl.sim import SimulatedSparks
-from sparkctl.sim.node import Trouble
+from sparkctl.sim.node import NodeFault
 from tests.sim.clients import FAST, PATIENCE
 from tests.sim.test_command import demo, result
 
@@ -49,8 +57,8 @@ async def sparks() -> AsyncIterator[SimulatedSparks]:
 
 
 @pytest.fixture
-def ctx(tmp_path: Path) -> Context:
-    return Context(History(tmp_path / "state"), "milo@desk")
+def ctx(tmp_path: Path) -> CommandContext:
+    return CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
 
 
 @pytest.fixture
@@ -58,9 +66,9 @@ def node(sparks: SimulatedSparks) -> Node:
     return load_config(sparks.config_path).nodes[0]
 
 
-async def everything(events: AsyncIterator[Event]) -> tuple[list[Event], Ended]:
+async def everything(events: AsyncIterator[Event]) -> tuple[list[Event], CommandEnded]:
     told = [event async for event in events]
-    assert isinstance(told[-1], Ended)
+    assert isinstance(told[-1], CommandEnded)
     return told, told[-1]
 
 
@@ -68,28 +76,30 @@ def shipped(name: str) -> Profile:
     return ProfileLibrary(user=shipped_profiles_dir()).load(name)
 
 
-async def start(ctx: Context, node: Node, **changes: object) -> str:
+async def start(ctx: CommandContext, node: Node, **changes: object) -> str:
     """Start the profile and return its container's id."""
     profile = shipped(INSTANCE)
     if changes:
         profile = replace(profile, container=replace(profile.container, **changes))  # type: ignore[arg-type]
-    told, ended = await everything(up(ctx, UpRequest(profile, engines.load(profile.engine), (node,))))
+    told, ended = await everything(
+        start_instance(ctx, StartInstance(profile, engines.load_engine(profile.engine), (node,)))
+    )
     assert ended.outcome is Outcome.READY, told
     return INSTANCE
 
 
-def released(told: list[Event]) -> Released:
-    (one,) = [event for event in told if isinstance(event, Released)]
+def released(told: list[Event]) -> MemoryReleased:
+    (one,) = [event for event in told if isinstance(event, MemoryReleased)]
     return one
 
 
 def warnings(told: list[Event]) -> list[str]:
-    return [f"{event.message} | {event.hint}" for event in told if isinstance(event, Warned)]
+    return [f"{event.message} | {event.hint}" for event in told if isinstance(event, WarningEmitted)]
 
 
-async def test_all_is_back_and_near_what_it_was_before_the_start(ctx: Context, node: Node) -> None:
+async def test_all_is_back_and_near_what_it_was_before_the_start(ctx: CommandContext, node: Node) -> None:
     await start(ctx, node)
-    told, ended = await everything(down(ctx, DownRequest(INSTANCE, [node])))
+    told, ended = await everything(stop_instance(ctx, StopInstance(INSTANCE, [node])))
     one = released(told)
     assert (ended.outcome, ended.exit_code) == (Outcome.DONE, 0), warnings(told)
     assert (one.missing, one.holders) == (0, ())
@@ -102,12 +112,12 @@ async def test_all_is_back_and_near_what_it_was_before_the_start(ctx: Context, n
 
 
 async def test_a_worker_that_outlives_its_container_is_named_with_what_it_holds(
-    sparks: SimulatedSparks, ctx: Context, node: Node
+    sparks: SimulatedSparks, ctx: CommandContext, node: Node
 ) -> None:
     await start(ctx, node)
     spark = sparks.nodes["spark1"]
-    spark.options = replace(spark.options, troubles=frozenset({Trouble.LINGERS}))
-    told, ended = await everything(down(ctx, DownRequest(INSTANCE, [node])))
+    spark.options = replace(spark.options, troubles=frozenset({NodeFault.LINGERS}))
+    told, ended = await everything(stop_instance(ctx, StopInstance(INSTANCE, [node])))
     (pid,) = spark.remains.lost
     one = released(told)
     assert (ended.outcome, ended.exit_code) == (Outcome.UNHEALTHY, 5)
@@ -125,14 +135,14 @@ async def test_a_worker_that_outlives_its_container_is_named_with_what_it_holds(
 
 @pytest.mark.parametrize("sees_maps", [False, True])
 async def test_what_a_killed_engine_leaves_in_dev_shm_goes_where_it_is_surely_its_and_is_named_else(
-    sparks: SimulatedSparks, ctx: Context, node: Node, *, sees_maps: bool
+    sparks: SimulatedSparks, ctx: CommandContext, node: Node, *, sees_maps: bool
 ) -> None:
     spark = sparks.nodes["spark1"]
     spark.remains.sees_maps = sees_maps
-    spark.options = replace(spark.options, troubles=frozenset({Trouble.LITTERS}))
+    spark.options = replace(spark.options, troubles=frozenset({NodeFault.LITTERS}))
     await start(ctx, node, ipc="host")
     (path,) = spark.remains.files
-    told, ended = await everything(down(ctx, DownRequest(INSTANCE, [node], grace=0.0)))
+    told, ended = await everything(stop_instance(ctx, StopInstance(INSTANCE, [node], grace=0.0)))
     if sees_maps:
         assert not spark.remains.files
         assert (ended.exit_code, released(told).holders) == (0, ())
@@ -145,27 +155,29 @@ async def test_what_a_killed_engine_leaves_in_dev_shm_goes_where_it_is_surely_it
 
 
 async def test_what_lay_in_dev_shm_before_the_start_is_left_alone(
-    sparks: SimulatedSparks, ctx: Context, node: Node
+    sparks: SimulatedSparks, ctx: CommandContext, node: Node
 ) -> None:
     spark = sparks.nodes["spark1"]
-    spark.remains.share("older", [], spark.clock.now() - 3600)
+    spark.remains.add_shared_memory("older", [], spark.clock.unix_time() - 3600)
     await start(ctx, node, ipc="host")
-    told, ended = await everything(down(ctx, DownRequest(INSTANCE, [node])))
+    told, ended = await everything(stop_instance(ctx, StopInstance(INSTANCE, [node])))
     assert (ended.exit_code, warnings(told)) == (0, [])
     assert list(spark.remains.files) == ["/dev/shm/psm_older"]
 
 
 async def test_less_than_before_the_start_is_missing_even_if_nobody_is_seen_to_hold_it(
-    sparks: SimulatedSparks, ctx: Context, node: Node
+    sparks: SimulatedSparks, ctx: CommandContext, node: Node
 ) -> None:
     """As after a crash that the driver did not clear away."""
     await start(ctx, node)
     daemon = sparks.docker["spark1"]
     (container,) = daemon.containers.values()
-    was = ctx.history.before_start(INSTANCE, "spark1", container.id)
+    was = ctx.history.load_memory_before(INSTANCE, "spark1", container.id)
     assert was is not None
-    ctx.history.keep_before(INSTANCE, "spark1", container.id, BeforeStart(was.available + 30 * GIB, was.held))
-    told, ended = await everything(down(ctx, DownRequest(INSTANCE, [node])))
+    ctx.history.save_memory_before(
+        INSTANCE, "spark1", container.id, MemoryBeforeStart(was.available + 30 * GIB, was.held)
+    )
+    told, ended = await everything(stop_instance(ctx, StopInstance(INSTANCE, [node])))
     assert ended.exit_code == 5
     missing = released(told).missing
     assert missing is not None
@@ -182,7 +194,7 @@ def ranks(sparks: SimulatedSparks, names: str = "spark1,spark2") -> list[str]:
     for rank, daemon in enumerate(sparks.docker.values()):
         (old,) = daemon.containers.values()
         labels = {
-            **old.labels, Label.INSTANCE: "big", Label.RANK: f"{rank}/2", Label.NODES: names, Label.RUN: "run-1",
+            **old.labels, ContainerLabel.INSTANCE: "big", ContainerLabel.RANK: f"{rank}/2", ContainerLabel.NODES: names, ContainerLabel.RUN: "run-1",
         }  # fmt: skip
         old.body = {**old.body, "Labels": labels}
         old.name = f"big-{rank}"
@@ -197,33 +209,33 @@ async def both() -> AsyncIterator[SimulatedSparks]:
 
 
 async def test_a_model_on_two_sparks_is_stopped_on_both_though_one_was_named(
-    both: SimulatedSparks, ctx: Context
+    both: SimulatedSparks, ctx: CommandContext
 ) -> None:
     ranks(both)
     nodes = load_config(both.config_path).nodes
-    told, ended = await everything(down(ctx, DownRequest("big", [nodes[1]], everywhere=nodes)))
+    told, ended = await everything(stop_instance(ctx, StopInstance("big", [nodes[1]], everywhere=nodes)))
     assert (ended.outcome, ended.exit_code) == (Outcome.DONE, 0), warnings(told)
     assert [daemon.containers for daemon in both.docker.values()] == [{}, {}]
     assert "big is one model on spark1 and spark2: it is stopped on all of them" in warnings(told)[0]
     stopping = [one.node for one in told if isinstance(one, PhaseChanged) and one.phase is Phase.STOPPING]
     assert stopping[0] == "spark1", "the head is asked first"
-    assert {one.node for one in told if isinstance(one, Released)} == {"spark1", "spark2"}
+    assert {one.node for one in told if isinstance(one, MemoryReleased)} == {"spark1", "spark2"}
 
 
 async def test_ranks_are_found_under_other_names_and_one_that_is_not_is_told(
-    both: SimulatedSparks, ctx: Context
+    both: SimulatedSparks, ctx: CommandContext
 ) -> None:
     nodes = load_config(both.config_path).nodes
     ranks(both, "gx10-a,gx10-b")
-    told, ended = await everything(down(ctx, DownRequest("big", [nodes[0]], everywhere=nodes)))
+    told, ended = await everything(stop_instance(ctx, StopInstance("big", [nodes[0]], everywhere=nodes)))
     assert (ended.exit_code, both.docker["spark2"].containers) == (0, {})
     assert len(warnings(told)) == 1
 
 
-async def test_a_rank_on_a_node_that_nobody_knows_is_no_success(both: SimulatedSparks, ctx: Context) -> None:
+async def test_a_rank_on_a_node_that_nobody_knows_is_no_success(both: SimulatedSparks, ctx: CommandContext) -> None:
     nodes = load_config(both.config_path).nodes
     ranks(both, "spark1,gx10-b")
-    told, ended = await everything(down(ctx, DownRequest("big", [nodes[0]], everywhere=[nodes[0]])))
+    told, ended = await everything(stop_instance(ctx, StopInstance("big", [nodes[0]], everywhere=[nodes[0]])))
     assert (ended.outcome, ended.exit_code) == (Outcome.UNHEALTHY, 5)
     assert ended.message == "stopped here, but a rank may still run: big on gx10-b"
     assert not both.docker["spark1"].containers
@@ -231,21 +243,23 @@ async def test_a_rank_on_a_node_that_nobody_knows_is_no_success(both: SimulatedS
     assert any("no node is called so here" in one for one in warnings(told))
 
 
-async def test_free_takes_the_whole_model_and_leaves_what_others_started(both: SimulatedSparks, ctx: Context) -> None:
+async def test_free_takes_the_whole_model_and_leaves_what_others_started(
+    both: SimulatedSparks, ctx: CommandContext
+) -> None:
     ranks(both)
     nodes = load_config(both.config_path).nodes
     foreign = both.docker["spark2"].create(
         "whisper", {"Image": "ghcr.io/me/whisper:1", "Cmd": ["serve"], "HostConfig": {}}
     )
     foreign.state = "running"
-    request = DownRequest(None, [nodes[1]], everywhere=nodes, frees=True)
-    told, ended = await everything(down(ctx, replace(request, dry_run=True)))
+    request = StopInstance(None, [nodes[1]], everywhere=nodes, frees=True)
+    told, ended = await everything(stop_instance(ctx, replace(request, dry_run=True)))
     assert (ended.outcome, ended.exit_code) == (Outcome.PLANNED, 0)
     message = ended.message or ""
     assert message.startswith("would stop big on spark1 and spark2\nspark2: ")
     assert "whisper was not started by sparkctl and is left alone" in message
     assert not any(isinstance(one, PhaseChanged) for one in told)
-    told, ended = await everything(down(ctx, request))
+    told, ended = await everything(stop_instance(ctx, request))
     assert ended.exit_code == 0, warnings(told)
     assert list(both.docker["spark2"].containers.values()) == [foreign]
     assert foreign.state == "running"
@@ -266,65 +280,67 @@ async def away(sparks: SimulatedSparks, node: Node) -> Node:
 
 
 async def test_the_worker_s_node_is_away_so_the_next_contact_stops_exactly_that_run(
-    both: SimulatedSparks, ctx: Context
+    both: SimulatedSparks, ctx: CommandContext
 ) -> None:
     ids = ranks(both)
     one, two = load_config(both.config_path).nodes
     off = await away(both, two)
-    told, ended = await everything(down(ctx, DownRequest("big", [one, off], everywhere=[one, off])))
+    told, ended = await everything(stop_instance(ctx, StopInstance("big", [one, off], everywhere=[one, off])))
     assert (ended.outcome, ended.exit_code) == (Outcome.UNREACHABLE, 3)
     assert both.docker["spark1"].containers == {}, "the rest proceeds"
     assert list(both.docker["spark2"].containers) == [ids[1]]
     assert any("of big is stopped at the next contact with spark2" in words for words in warnings(told))
-    (owed,) = OwedStops(ctx.history.directory).all(ctx.clock.now())
+    (owed,) = PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time())
     assert (owed.node, owed.instance, owed.run, owed.containers) == ("spark2", "big", "run-1", ())
 
     daemon = both.docker["spark2"]
     (worker,) = daemon.containers.values()
-    other = daemon.create("big-again", {**worker.body, "Labels": {**worker.labels, Label.RUN: "run-2"}})
-    request = UpRequest(profile := shipped("orpheus-tts"), engines.load(profile.engine), (two,))
-    told, ended = await everything(up(ctx, request))
+    other = daemon.create("big-again", {**worker.body, "Labels": {**worker.labels, ContainerLabel.RUN: "run-2"}})
+    request = StartInstance(profile := shipped("orpheus-tts"), engines.load_engine(profile.engine), (two,))
+    told, ended = await everything(start_instance(ctx, request))
     assert any("finishing what was asked at" in words and "stopping big on spark2" in words for words in warnings(told))
     assert ids[1] not in daemon.containers
     assert other.id in daemon.containers, "another start of it is not what was meant"
-    assert OwedStops(ctx.history.directory).all(ctx.clock.now()) == ()
+    assert PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time()) == ()
 
 
 async def test_the_head_is_stopped_too_where_only_the_worker_s_node_was_named_and_is_away(
-    both: SimulatedSparks, ctx: Context
+    both: SimulatedSparks, ctx: CommandContext
 ) -> None:
     ids = ranks(both)
     one, two = load_config(both.config_path).nodes
     off = await away(both, two)
-    _, ended = await everything(down(ctx, DownRequest("big", [off], everywhere=[one, off])))
+    _, ended = await everything(stop_instance(ctx, StopInstance("big", [off], everywhere=[one, off])))
     assert (ended.exit_code, both.docker["spark1"].containers) == (3, {})
-    (owed,) = OwedStops(ctx.history.directory).all(ctx.clock.now())
+    (owed,) = PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time())
     assert (owed.node, owed.run) == ("spark2", "run-1")
     assert list(both.docker["spark2"].containers) == [ids[1]]
 
 
 async def test_free_of_a_silent_spark_stops_the_whole_model_and_owes_its_rank_alone(
-    both: SimulatedSparks, ctx: Context
+    both: SimulatedSparks, ctx: CommandContext
 ) -> None:
     ids = ranks(both)
     one, two = load_config(both.config_path).nodes
     for name, ended in (("big", None), ("orpheus-tts", "freed")):  # the second was stopped there before
-        started = ctx.history.begin(Kind.START, ctx.clock, "milo", [one.name, two.name], profile=name, instance=name)
+        started = ctx.history.begin_operation(
+            OperationKind.START, ctx.clock, "milo", [one.name, two.name], profile=name, instance=name
+        )
         container = ids[1] if ended is None else "e" * 64
-        started.note(Share(two.name, name, container=container))
-        started.end("ready", 0)
+        started.record_node_result(NodeResult(two.name, name, container=container))
+        started.record_end("ready", 0)
         ctx.history.log_writer(name, two.name, container, ()).close(whole=True)
         if ended is not None:
-            stopped = ctx.history.begin(Kind.STOP, ctx.clock, "milo", [two.name], instance=name)
-            stopped.note(Share(two.name, name, container=container, freed=GIB))
-            stopped.end("done", 0)
+            stopped = ctx.history.begin_operation(OperationKind.STOP, ctx.clock, "milo", [two.name], instance=name)
+            stopped.record_node_result(NodeResult(two.name, name, container=container, freed=GIB))
+            stopped.record_end("done", 0)
     off = await away(both, two)
-    request = DownRequest(None, [off], everywhere=[one, off], frees=True)
-    told, ended_ = await everything(down(ctx, replace(request, dry_run=True)))
+    request = StopInstance(None, [off], everywhere=[one, off], frees=True)
+    told, ended_ = await everything(stop_instance(ctx, replace(request, dry_run=True)))
     assert ended_.exit_code == 3
     assert "it would be stopped on spark1 now, and on spark2 at the next contact" in "\n".join(warnings(told))
-    assert OwedStops(ctx.history.directory).all(ctx.clock.now()) == (), "who only looks owes nothing"
-    told, ended_ = await everything(down(ctx, request))
+    assert PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time()) == (), "who only looks owes nothing"
+    told, ended_ = await everything(stop_instance(ctx, request))
     assert (ended_.outcome, ended_.exit_code) == (Outcome.UNREACHABLE, 3)
     assert both.docker["spark1"].containers == {}, "the rest proceeds"
     said = "\n".join(warnings(told))
@@ -332,123 +348,127 @@ async def test_free_of_a_silent_spark_stops_the_whole_model_and_owes_its_rank_al
         "big is one model on spark1 and spark2: it is stopped on spark1 now, and on spark2 at the next contact" in said
     )
     assert "orpheus-tts" not in said
-    (owed,) = OwedStops(ctx.history.directory).all(ctx.clock.now())
+    (owed,) = PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time())
     assert (owed.node, owed.instance, owed.run) == ("spark2", "big", "run-1")
 
 
 async def test_nothing_is_owed_of_a_model_that_serves_on_because_its_head_could_not_be_stopped(
-    both: SimulatedSparks, ctx: Context, tmp_path: Path
+    both: SimulatedSparks, ctx: CommandContext, tmp_path: Path
 ) -> None:
     ids = ranks(both)
     one, two = load_config(both.config_path).nodes
-    started = ctx.history.begin(Kind.START, ctx.clock, "milo", [one.name, two.name], profile="big", instance="big")
+    started = ctx.history.begin_operation(
+        OperationKind.START, ctx.clock, "milo", [one.name, two.name], profile="big", instance="big"
+    )
     for node, container in zip((one, two), ids, strict=True):
-        started.note(Share(node.name, "big", container=container))
-    started.end("ready", 0)
+        started.record_node_result(NodeResult(node.name, "big", container=container))
+    started.record_end("ready", 0)
     off = await away(both, two)
-    other = Context(History(tmp_path / "theirs"), "ann@desk")
+    other = CommandContext(OperationHistory(tmp_path / "theirs"), "ann@desk")
     async with other.session(one) as session:
         await session.link.connect()
-        lock = await acquire(session, other, "starting something", lambda words: None)
+        lock = await acquire_node_lock(session, other, "starting something", lambda words: None)
         for instance in (None, "big"):
-            told, ended = await everything(down(ctx, DownRequest(instance, [off], everywhere=[one, off])))
+            told, ended = await everything(stop_instance(ctx, StopInstance(instance, [off], everywhere=[one, off])))
             assert ended.exit_code == 3
             assert any("ann@desk" in words for words in warnings(told))
         await lock.release()
     assert list(both.docker["spark1"].containers) == [ids[0]]
-    assert OwedStops(ctx.history.directory).all(ctx.clock.now()) == ()
+    assert PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time()) == ()
 
 
-async def test_of_a_model_whose_sparks_are_both_silent_every_rank_is_owed(both: SimulatedSparks, ctx: Context) -> None:
+async def test_of_a_model_whose_sparks_are_both_silent_every_rank_is_owed(
+    both: SimulatedSparks, ctx: CommandContext
+) -> None:
     ids = ranks(both)
     nodes = load_config(both.config_path).nodes
-    started = ctx.history.begin(
-        Kind.START, ctx.clock, "milo", [node.name for node in nodes], profile="big", instance="big"
+    started = ctx.history.begin_operation(
+        OperationKind.START, ctx.clock, "milo", [node.name for node in nodes], profile="big", instance="big"
     )
     for node, container in zip(nodes, ids, strict=True):
-        started.note(Share(node.name, "big", container=container))
-    started.end("ready", 0)
+        started.record_node_result(NodeResult(node.name, "big", container=container))
+    started.record_end("ready", 0)
     silent = [await away(both, node) for node in nodes]
-    _, ended = await everything(down(ctx, DownRequest(None, silent[1:], everywhere=silent, frees=True)))
+    _, ended = await everything(stop_instance(ctx, StopInstance(None, silent[1:], everywhere=silent, frees=True)))
     assert ended.exit_code == 3
-    owed = {one.node: one.containers for one in OwedStops(ctx.history.directory).all(ctx.clock.now())}
+    owed = {one.node: one.containers for one in PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time())}
     assert owed == {"spark1": (ids[0][:12],), "spark2": (ids[1][:12],)}
 
 
 async def test_what_runs_elsewhere_by_itself_is_not_stopped_for_a_node_that_is_away(
-    both: SimulatedSparks, ctx: Context
+    both: SimulatedSparks, ctx: CommandContext
 ) -> None:
     one, two = load_config(both.config_path).nodes
     off = await away(both, two)
-    _, ended = await everything(down(ctx, DownRequest(INSTANCE, [off], everywhere=[one, off])))
+    _, ended = await everything(stop_instance(ctx, StopInstance(INSTANCE, [off], everywhere=[one, off])))
     assert ended.exit_code == 3
     assert len(both.docker["spark1"].containers) == 1
-    assert OwedStops(ctx.history.directory).all(ctx.clock.now()) == ()
+    assert PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time()) == ()
 
 
-async def test_what_was_started_again_meanwhile_is_left(both: SimulatedSparks, ctx: Context) -> None:
+async def test_what_was_started_again_meanwhile_is_left(both: SimulatedSparks, ctx: CommandContext) -> None:
     ids = ranks(both)
     two = load_config(both.config_path).nodes[1]
-    owed = OwedStops(ctx.history.directory)
+    owed = PendingStopFiles(ctx.history.directory)
     (worker,) = both.docker["spark2"].containers.values()
     assert worker.started is not None
-    owed.keep(Owed(two.name, "big", worker.started / 1e9 - 5, (ids[1][:12],)))
-    _, ended = await everything(down(ctx, DownRequest(None, [two], dry_run=True)))
+    owed.save_stop(PendingStop(two.name, "big", worker.started / 1e9 - 5, (ids[1][:12],)))
+    _, ended = await everything(stop_instance(ctx, StopInstance(None, [two], dry_run=True)))
     assert ended.exit_code == 0
-    assert owed.all(ctx.clock.now()), "who only looks settles nothing"
+    assert owed.list_all(ctx.clock.unix_time()), "who only looks settles nothing"
     async with ctx.session(two) as session:
         await session.link.connect()
         said: list[str] = []
-        await (await acquire(session, ctx, "testing", said.append)).release()
+        await (await acquire_node_lock(session, ctx, "testing", said.append)).release()
     assert "was started again since: it is left" in said[0]
     assert ids[1] in both.docker["spark2"].containers
-    assert owed.all(ctx.clock.now()) == ()
+    assert owed.list_all(ctx.clock.unix_time()) == ()
 
 
 async def test_a_link_that_breaks_in_the_middle_leaves_that_container_to_the_next_contact(
-    both: SimulatedSparks, ctx: Context
+    both: SimulatedSparks, ctx: CommandContext
 ) -> None:
     ids = ranks(both)
     nodes = load_config(both.config_path).nodes
     told: list[Event] = []
-    async for event in down(ctx, DownRequest("big", nodes, everywhere=nodes)):
+    async for event in stop_instance(ctx, StopInstance("big", nodes, everywhere=nodes)):
         told.append(event)
         if isinstance(event, PhaseChanged) and (event.node, event.phase) == ("spark2", Phase.STOPPING):
-            both.sshd["spark2"].cut()
+            both.sshd["spark2"].drop_connections()
     ended = told[-1]
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, CommandEnded)
     assert (ended.outcome, ended.exit_code) == (Outcome.UNREACHABLE, 3)
     assert both.docker["spark1"].containers == {}
-    (owed,) = OwedStops(ctx.history.directory).all(ctx.clock.now())
+    (owed,) = PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time())
     assert (owed.node, owed.containers, owed.run) == ("spark2", (ids[1],), "run-1")
-    told, ended = await everything(down(ctx, DownRequest("big", nodes, everywhere=nodes)))
+    told, ended = await everything(stop_instance(ctx, StopInstance("big", nodes, everywhere=nodes)))
     assert ended.exit_code == 0, warnings(told)
     assert both.docker["spark2"].containers == {}
-    assert OwedStops(ctx.history.directory).all(ctx.clock.now()) == ()
+    assert PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time()) == ()
 
 
-async def _refused_free(both: SimulatedSparks, ctx: Context, tmp_path: Path) -> tuple[list[Event], Ended]:
+async def _refused_free(both: SimulatedSparks, ctx: CommandContext, tmp_path: Path) -> tuple[list[Event], CommandEnded]:
     nodes = load_config(both.config_path).nodes
-    other = Context(History(tmp_path / "hers"), "ann@desk")
+    other = CommandContext(OperationHistory(tmp_path / "hers"), "ann@desk")
     async with other.session(nodes[0]) as session:
         await session.link.connect()
-        lock = await acquire(session, other, "starting something", lambda words: None)
-        told, ended = await everything(down(ctx, DownRequest(None, nodes[1:], everywhere=nodes, frees=True)))
+        lock = await acquire_node_lock(session, other, "starting something", lambda words: None)
+        told, ended = await everything(stop_instance(ctx, StopInstance(None, nodes[1:], everywhere=nodes, frees=True)))
         await lock.release()
     assert ended.exit_code == 6
     return told, ended
 
 
 async def test_nothing_is_stopped_of_what_somebody_is_at_work_on_elsewhere(
-    both: SimulatedSparks, ctx: Context, tmp_path: Path
+    both: SimulatedSparks, ctx: CommandContext, tmp_path: Path
 ) -> None:
     ranks(both)
     nodes = load_config(both.config_path).nodes
-    other = Context(History(tmp_path / "theirs"), "ann@desk")
+    other = CommandContext(OperationHistory(tmp_path / "theirs"), "ann@desk")
     async with other.session(nodes[1]) as session:
         await session.link.connect()
-        lock = await acquire(session, other, "starting something", lambda words: None)
-        told, ended = await everything(down(ctx, DownRequest("big", nodes, everywhere=nodes)))
+        lock = await acquire_node_lock(session, other, "starting something", lambda words: None)
+        told, ended = await everything(stop_instance(ctx, StopInstance("big", nodes, everywhere=nodes)))
         await lock.release()
     assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
     assert "ann@desk" in (ended.message or "")
@@ -459,7 +479,7 @@ async def test_nothing_is_stopped_of_what_somebody_is_at_work_on_elsewhere(
     assert not any("it is stopped" in words for words in warnings(told)), "nothing is said of what is not done"
     assert [len(daemon.containers) for daemon in both.docker.values()] == [1, 1], "no half of it was stopped"
     assert not any(isinstance(one, PhaseChanged) for one in told)
-    assert OwedStops(ctx.history.directory).all(ctx.clock.now()) == ()
+    assert PendingStopFiles(ctx.history.directory).list_all(ctx.clock.unix_time()) == ()
 
 
 def test_the_command_frees_a_node_of_a_model_over_both_and_tells_what_is_left() -> None:
@@ -477,7 +497,7 @@ def test_the_command_frees_a_node_of_a_model_over_both_and_tells_what_is_left() 
 
 async def test_status_tells_what_is_still_to_be_stopped(sparks: SimulatedSparks, tmp_path: Path) -> None:
     now = time.time()
-    OwedStops(tmp_path).keep(Owed(NodeName("spark2"), "big", now, ("a" * 12,)))
+    PendingStopFiles(tmp_path).save_stop(PendingStop(NodeName("spark2"), "big", now, ("a" * 12,)))
     env = {**os.environ, "SPARKCTL_STATE": str(tmp_path), "SPARKCTL_CONFIG": str(sparks.config_path)}
 
     async def status(*words: str) -> str:
@@ -494,15 +514,17 @@ async def test_status_tells_what_is_still_to_be_stopped(sparks: SimulatedSparks,
     assert [one["instance"] for one in document["unfinished_stops"]] == ["big"]
 
 
-async def test_a_worker_that_goes_with_its_head_is_measured_before_that(ctx: Context) -> None:
+async def test_a_worker_that_goes_with_its_head_is_measured_before_that(ctx: CommandContext) -> None:
     async with SimulatedSparks(speed=10.0, decode_speed=200.0) as sparks:
         nodes = load_config(sparks.config_path).nodes
         profile = shipped("qwen36-tp2")
-        told, ended = await everything(up(ctx, UpRequest(profile, engines.load(profile.engine), tuple(nodes))))
+        told, ended = await everything(
+            start_instance(ctx, StartInstance(profile, engines.load_engine(profile.engine), tuple(nodes)))
+        )
         assert ended.outcome is Outcome.READY, warnings(told)
-        told, ended = await everything(down(ctx, DownRequest("qwen36-tp2", nodes, everywhere=nodes)))
+        told, ended = await everything(stop_instance(ctx, StopInstance("qwen36-tp2", nodes, everywhere=nodes)))
         assert ended.exit_code == 0, warnings(told)
-        proofs = {one.node: one for one in told if isinstance(one, Released)}
+        proofs = {one.node: one for one in told if isinstance(one, MemoryReleased)}
         assert set(proofs) == {"spark1", "spark2"}
         assert all(one.freed is not None and one.freed > 20 * GIB for one in proofs.values())
         assert all(one.before_start is not None for one in proofs.values())

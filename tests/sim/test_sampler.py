@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
-from sparkctl.core.sampler import Sampler
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
+from sparkctl.core.sampler import NodeSampler
 from sparkctl.core.session import Session
 from sparkctl.model.events import SampleArrived
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.operations.top import watch
+from sparkctl.operations.top import watch_load_views
 from sparkctl.sim import SimulatedSparks
 from tests.sim import clients
 
@@ -38,8 +38,8 @@ async def stacks() -> AsyncIterator[SimulatedSparks]:
 async def test_a_simulated_spark_says_what_a_real_one_would(stacks: SimulatedSparks) -> None:
     async with Session(node_of(stacks)) as session, asyncio.timeout(clients.PATIENCE):
         await session.link.connect()
-        sampler = Sampler(session, every=0.05)
-        events = sampler.samples()
+        sampler = NodeSampler(session, every=0.05)
+        events = sampler.stream_samples()
         reads = [event.sample async for event in _first(events, 3)]
         await events.aclose()
     assert sampler.identity is not None
@@ -49,7 +49,7 @@ async def test_a_simulated_spark_says_what_a_real_one_would(stacks: SimulatedSpa
     assert last.memory is not None
     assert last.memory.total == 127600592 * 1024
     (container,) = stacks.docker["spark1"].containers
-    held = last.held_by(container)
+    held = last.get_container_memory(container)
     assert held is not None
     assert held > 90 << 30
     assert last.gpus is not None
@@ -64,8 +64,8 @@ async def test_a_simulated_spark_says_what_a_real_one_would(stacks: SimulatedSpa
 async def test_the_rate_is_changed_while_it_runs(stacks: SimulatedSparks) -> None:
     async with Session(node_of(stacks)) as session, asyncio.timeout(clients.PATIENCE):
         await session.link.connect()
-        sampler = Sampler(session, every=60)
-        events = sampler.samples()
+        sampler = NodeSampler(session, every=60)
+        events = sampler.stream_samples()
         await anext(events)
         await sampler.set_rate(0.05)
         assert [event.sample.sequence async for event in _first(events, 2)] == [2, 3]
@@ -75,12 +75,12 @@ async def test_the_rate_is_changed_while_it_runs(stacks: SimulatedSparks) -> Non
 async def test_a_lost_connection_comes_back_with_a_new_probe(stacks: SimulatedSparks) -> None:
     states = []
     async with Session(node_of(stacks)) as session, asyncio.timeout(clients.PATIENCE):
-        session.report_to(lambda event: states.append(event.state))
+        session.on_state_change(lambda event: states.append(event.state))
         await session.link.connect()
-        events = Sampler(session, every=0.05).samples()
+        events = NodeSampler(session, every=0.05).stream_samples()
         async for _ in _first(events, 2):
             pass
-        stacks.sshd["spark1"].cut()
+        stacks.sshd["spark1"].drop_connections()
         async for event in events:
             if isinstance(event, SampleArrived) and NodeState.UNREACHABLE in states:
                 break
@@ -90,9 +90,9 @@ async def test_a_lost_connection_comes_back_with_a_new_probe(stacks: SimulatedSp
 
 
 async def test_a_wall_clock_that_jumps_moves_nothing_else(stacks: SimulatedSparks, tmp_path: Path) -> None:
-    ctx, nodes = Context(History(tmp_path), "milo@desk"), [node_of(stacks)]
+    ctx, nodes = CommandContext(OperationHistory(tmp_path), "milo@desk"), [node_of(stacks)]
     views = []
-    async with asyncio.timeout(clients.PATIENCE), aclosing(watch(ctx, nodes, every=0.1)) as looks:
+    async with asyncio.timeout(clients.PATIENCE), aclosing(watch_load_views(ctx, nodes, every=0.1)) as looks:
         for ahead in (0.0, 86_400.0, -86_400.0, 0.0):
             stacks.nodes["spark1"].clock_ahead = ahead
             async for (view,) in looks:

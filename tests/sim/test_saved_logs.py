@@ -11,23 +11,23 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.cli.log_teller import LogTeller
+from sparkctl.cli.log_teller import LogPrinter
 from sparkctl.core.config import load_config
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
-from sparkctl.core.logbook import LogBook
-from sparkctl.core.logmarks import LineMarker
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
+from sparkctl.core.logbook import LogBuffer
+from sparkctl.core.logmarks import LineClassifier
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.reading import LogReader
-from sparkctl.model.events import Ended, Event, LogArrived, Outcome, Warned
+from sparkctl.core.reading import LogAnalyzer
+from sparkctl.model.events import CommandEnded, Event, LogArrived, Outcome, WarningEmitted
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import ReadyRule
-from sparkctl.operations.down import DownRequest, down
-from sparkctl.operations.logs import LogsRequest, logs
-from sparkctl.operations.starting.request import UpRequest
-from sparkctl.operations.up import up
+from sparkctl.model.plan import ReadinessRule
+from sparkctl.operations.down import StopInstance, stop_instance
+from sparkctl.operations.logs import ShowLog, show_log
+from sparkctl.operations.starting.request import StartInstance
+from sparkctl.operations.up import start_instance
 from sparkctl.sim import SimulatedSparks
 from tests.sim import clients
 from tests.sim.clients import FAST
@@ -44,8 +44,8 @@ async def sparks() -> AsyncIterator[SimulatedSparks]:
 
 
 @pytest.fixture
-def ctx(tmp_path: Path) -> Context:
-    return Context(History(tmp_path / "state"), "milo@desk")
+def ctx(tmp_path: Path) -> CommandContext:
+    return CommandContext(OperationHistory(tmp_path / "state"), "milo@desk")
 
 
 @pytest.fixture
@@ -53,16 +53,16 @@ def node(sparks: SimulatedSparks) -> Node:
     return load_config(sparks.config_path).nodes[0]
 
 
-async def told(events: AsyncIterator[Event]) -> tuple[Ended, list[str], list[str]]:
+async def told(events: AsyncIterator[Event]) -> tuple[CommandEnded, list[str], list[str]]:
     """Return the end of a verb, its warnings, and the lines it showed."""
     everything = [event async for event in events]
     ended = everything[-1]
-    assert isinstance(ended, Ended)
-    warnings = [f"{e.message} | {e.hint}" for e in everything if isinstance(e, Warned)]
+    assert isinstance(ended, CommandEnded)
+    warnings = [f"{e.message} | {e.hint}" for e in everything if isinstance(e, WarningEmitted)]
     return ended, warnings, [line.text for e in everything if isinstance(e, LogArrived) for line in e.lines]
 
 
-def keep(ctx: Context, node: str, texts: list[str], stamp: str = "2026-05-01T10:00:00.000000000Z") -> Path:
+def keep(ctx: CommandContext, node: str, texts: list[str], stamp: str = "2026-05-01T10:00:00.000000000Z") -> Path:
     """Leave a saved log of an instance that is gone."""
     writer = ctx.history.log_writer("old", node, "e" * 64, ())
     writer.write([LogLine(stamp, text, number) for number, text in enumerate(texts, 1)])
@@ -74,23 +74,23 @@ def keep(ctx: Context, node: str, texts: list[str], stamp: str = "2026-05-01T10:
 
 
 async def test_a_verdict_s_line_is_that_line_everywhere(
-    sparks: SimulatedSparks, ctx: Context, node: Node, capsys: pytest.CaptureFixture[str]
+    sparks: SimulatedSparks, ctx: CommandContext, node: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In the file, on stdout of ``logs``, and in the log of the panel, whatever rewrote itself before it."""
     oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.25 GiB. GPU 0 has a total capacity of 1 GiB"
     bar = "\r".join(f"shards: {percent}% Completed" for percent in range(0, 101, 4)) + "\r"
     texts = ["first", bar, "", f"(EngineCore pid=7) \r{bar}", f"\r{bar}Capturing", oom, "last"]
     path = keep(ctx, node.name, texts)
-    events = [event async for event in logs(ctx, LogsRequest("old", [node]))]
+    events = [event async for event in show_log(ctx, ShowLog("old", [node]))]
     arrived = [line for event in events if isinstance(event, LogArrived) for line in event.lines]
-    sglang = engines.load("sglang")
-    reader = LogReader(sglang, ReadyRule(None, None))
-    reader.read(arrived)
+    sglang = engines.load_engine("sglang")
+    reader = LogAnalyzer(sglang, ReadinessRule(None, None))
+    reader.feed_lines(arrived)
     (seen,) = reader.failures
-    printed, kept = LogTeller(timestamps=False), LogBook(markers=[LineMarker(sglang)])
+    printed, kept = LogPrinter(timestamps=False), LogBuffer(markers=[LineClassifier(sglang)])
     for event in events:
         if isinstance(event, LogArrived):
-            printed.tell(event)
+            printed.print_event(event)
     kept.add(0, arrived)
     number = seen.number
     assert number == texts.index(oom) + 1
@@ -104,17 +104,17 @@ async def test_a_verdict_s_line_is_that_line_everywhere(
 
 
 async def test_down_keeps_the_container_whose_log_it_could_not_save(
-    sparks: SimulatedSparks, ctx: Context, node: Node
+    sparks: SimulatedSparks, ctx: CommandContext, node: Node
 ) -> None:
     (container,) = sparks.docker["spark1"].containers.values()
     with full_disk(500):
-        ended, warnings, _ = await told(down(ctx, DownRequest(INSTANCE, [node])))
+        ended, warnings, _ = await told(stop_instance(ctx, StopInstance(INSTANCE, [node])))
     assert (ended.outcome, ended.exit_code) == (Outcome.UNHEALTHY, 5)
     assert container.state == "exited"
     assert list(sparks.docker["spark1"].containers.values()) == [container]
     assert any("not whole" in words for words in warnings)
     assert any(f"docker rm {container.name}" in words and "was kept" in words for words in warnings)
-    ended, warnings, _ = await told(down(ctx, DownRequest(INSTANCE, [node])))
+    ended, warnings, _ = await told(stop_instance(ctx, StopInstance(INSTANCE, [node])))
     assert warnings == []
     assert not sparks.docker["spark1"].containers
     assert ended.log is not None
@@ -122,95 +122,95 @@ async def test_down_keeps_the_container_whose_log_it_could_not_save(
 
 
 async def test_up_sweeps_away_no_container_whose_log_it_could_not_save(
-    sparks: SimulatedSparks, ctx: Context, node: Node
+    sparks: SimulatedSparks, ctx: CommandContext, node: Node
 ) -> None:
     daemon = sparks.docker["spark1"]
     (container,) = daemon.containers.values()
     await daemon.stop(container, 1)
     with full_disk(500):
-        ended, _, _ = await told(up(ctx, _start(node)))
+        ended, _, _ = await told(start_instance(ctx, _start(node)))
     assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
     assert f"docker rm {container.name}" in (ended.hint or "")
     assert list(daemon.containers.values()) == [container]
 
 
-async def test_a_start_goes_on_when_the_disk_is_full(sparks: SimulatedSparks, ctx: Context, node: Node) -> None:
-    await told(down(ctx, DownRequest(INSTANCE, [node])))
+async def test_a_start_goes_on_when_the_disk_is_full(sparks: SimulatedSparks, ctx: CommandContext, node: Node) -> None:
+    await told(stop_instance(ctx, StopInstance(INSTANCE, [node])))
     with full_disk(500):
-        ended, warnings, _ = await told(up(ctx, _start(node)))
+        ended, warnings, _ = await told(start_instance(ctx, _start(node)))
     assert ended.outcome is Outcome.READY
     assert len([words for words in warnings if "is not saved any more" in words]) == 1
 
 
-def _start(node: Node) -> UpRequest:
+def _start(node: Node) -> StartInstance:
     profile = ProfileLibrary(user=shipped_profiles_dir()).load(INSTANCE)
-    return UpRequest(profile, engines.load(profile.engine), (node,))
+    return StartInstance(profile, engines.load_engine(profile.engine), (node,))
 
 
 # what is shown, and why
 
 
-async def test_a_log_of_what_is_gone_is_named_so(ctx: Context, node: Node) -> None:
+async def test_a_log_of_what_is_gone_is_named_so(ctx: CommandContext, node: Node) -> None:
     path = keep(ctx, "spark1", ["one", "two"])
-    ended, warnings, lines = await told(logs(ctx, LogsRequest("old", [node])))
+    ended, warnings, lines = await told(show_log(ctx, ShowLog("old", [node])))
     assert (ended.exit_code, ended.log, lines) == (0, str(path), ["one", "two"])
     assert "old is gone from spark1; this is its saved log" in warnings[0]
 
 
 async def test_a_node_that_is_away_says_nothing_of_its_containers(
-    sparks: SimulatedSparks, ctx: Context, node: Node
+    sparks: SimulatedSparks, ctx: CommandContext, node: Node
 ) -> None:
     keep(ctx, "spark1", ["one"])
     await sparks.sshd["spark1"].close()
-    ended, warnings, lines = await told(logs(ctx, LogsRequest("old", [node])))
+    ended, warnings, lines = await told(show_log(ctx, ShowLog("old", [node])))
     assert (ended.exit_code, ended.outcome, lines) == (3, Outcome.UNREACHABLE, ["one"])
     assert "spark1 does not answer; this is the newest saved log from it (20" in warnings[-1]
     assert not any("gone" in words for words in warnings)
-    ended, _, lines = await told(logs(ctx, LogsRequest("never", [node])))
+    ended, _, lines = await told(show_log(ctx, ShowLog("never", [node])))
     assert (ended.exit_code, lines) == (3, [])
 
 
 async def test_a_docker_that_cannot_be_asked_is_no_end_either(
-    sparks: SimulatedSparks, ctx: Context, node: Node
+    sparks: SimulatedSparks, ctx: CommandContext, node: Node
 ) -> None:
     keep(ctx, "spark1", ["one"])
     _docker(sparks, answers=False)
-    ended, warnings, lines = await told(logs(ctx, LogsRequest("old", [node])))
+    ended, warnings, lines = await told(show_log(ctx, ShowLog("old", [node])))
     assert (ended.exit_code, lines) == (3, ["one"])
     assert "this is the newest saved log from it" in warnings[-1]
     assert warnings[-1].startswith("Docker on spark1 ")
 
 
-async def test_a_log_that_is_elsewhere_is_pointed_at(sparks: SimulatedSparks, ctx: Context) -> None:
+async def test_a_log_that_is_elsewhere_is_pointed_at(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     keep(ctx, "spark1", ["one"])
-    ended, _, lines = await told(logs(ctx, LogsRequest("old", [load_config(sparks.config_path).nodes[1]])))
+    ended, _, lines = await told(show_log(ctx, ShowLog("old", [load_config(sparks.config_path).nodes[1]])))
     assert (ended.exit_code, lines) == (2, [])
     assert "from spark1" in (ended.message or "")
     assert ended.hint == "sparkctl logs old --node spark1"
 
 
-async def test_a_saved_log_of_an_ad_hoc_node_is_found(ctx: Context, node: Node) -> None:
+async def test_a_saved_log_of_an_ad_hoc_node_is_found(ctx: CommandContext, node: Node) -> None:
     ad_hoc = replace(node, name=NodeName(f"milo@127.0.0.1:{node.port}"))
     keep(ctx, ad_hoc.name, ["one"])
-    ended, _, lines = await told(logs(ctx, LogsRequest("old", [ad_hoc])))
+    ended, _, lines = await told(show_log(ctx, ShowLog("old", [ad_hoc])))
     assert (ended.exit_code, lines) == (0, ["one"])
 
 
-async def test_tail_since_and_grep_hold_for_a_saved_log(ctx: Context, node: Node) -> None:
+async def test_tail_since_and_grep_hold_for_a_saved_log(ctx: CommandContext, node: Node) -> None:
     keep(ctx, "spark1", [f"line {n}" for n in range(9)])
-    _, _, lines = await told(logs(ctx, LogsRequest("old", [node], tail=2)))
+    _, _, lines = await told(show_log(ctx, ShowLog("old", [node], tail=2)))
     assert lines == ["line 7", "line 8"]
-    _, _, lines = await told(logs(ctx, LogsRequest("old", [node], since=60)))
+    _, _, lines = await told(show_log(ctx, ShowLog("old", [node], since=60)))
     assert lines == []
-    _, _, lines = await told(logs(ctx, LogsRequest("old", [node], since=ctx.clock.now() - 1_777_000_000)))
+    _, _, lines = await told(show_log(ctx, ShowLog("old", [node], since=ctx.clock.unix_time() - 1_777_000_000)))
     assert len(lines) == 9
-    ended, warnings, lines = await told(logs(ctx, LogsRequest("old", [node], grep=re.compile("nowhere"))))
+    ended, warnings, lines = await told(show_log(ctx, ShowLog("old", [node], grep=re.compile("nowhere"))))
     assert (ended.exit_code, lines) == (0, [])
     assert warnings[-1].startswith("no line matches")
 
 
-async def test_no_match_in_a_live_log_is_said(ctx: Context, node: Node) -> None:
-    ended, warnings, lines = await told(logs(ctx, LogsRequest(INSTANCE, [node], grep=re.compile("nowhere"))))
+async def test_no_match_in_a_live_log_is_said(ctx: CommandContext, node: Node) -> None:
+    ended, warnings, lines = await told(show_log(ctx, ShowLog(INSTANCE, [node], grep=re.compile("nowhere"))))
     assert (ended.exit_code, lines) == (0, [])
     assert [words.split(" |")[0] for words in warnings] == ["no line matches nowhere"]
 
@@ -219,16 +219,16 @@ async def test_no_match_in_a_live_log_is_said(ctx: Context, node: Node) -> None:
 
 
 async def test_a_followed_log_ends_with_its_container_and_says_where_it_is_kept(
-    sparks: SimulatedSparks, ctx: Context, node: Node
+    sparks: SimulatedSparks, ctx: CommandContext, node: Node
 ) -> None:
-    following = logs(ctx, LogsRequest(INSTANCE, [node], follow=True))
+    following = show_log(ctx, ShowLog(INSTANCE, [node], follow=True))
     assert "Load weight" in await _until_ready(following)
-    await told(down(ctx, DownRequest(INSTANCE, [node])))
+    await told(stop_instance(ctx, StopInstance(INSTANCE, [node])))
     async with asyncio.timeout(clients.PATIENCE):
         ended, warnings, _ = await told(following)
     assert (ended.exit_code, warnings) == (0, [])
     assert re.match(f"{INSTANCE} (was removed from|has ended on) spark1", ended.message or "")
-    again, _, _ = await told(logs(ctx, LogsRequest(INSTANCE, [node])))
+    again, _, _ = await told(show_log(ctx, ShowLog(INSTANCE, [node])))
     assert again.log is not None
     assert "was removed" not in (ended.message or "") or again.log in (ended.message or "")
 

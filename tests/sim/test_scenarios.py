@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.model.plan import Label
-from sparkctl.sim import SimulatedSparks, background
-from sparkctl.sim.clock import Pace, SimClock
-from sparkctl.sim.decoding import Decoding, by_position
-from sparkctl.sim.launch import read_launch
+from sparkctl.model.plan import ContainerLabel
+from sparkctl.sim import SimulatedSparks, run_in_background
+from sparkctl.sim.clock import SimClock, SimPace
+from sparkctl.sim.decoding import DecodeModel, acceptance_by_position
+from sparkctl.sim.launch import parse_launch
 from tests.sim import clients
 
 
@@ -25,9 +25,9 @@ async def test_two_stacks_are_ready_and_decode() -> None:
         for node, profile in (("spark1", "qwen36-ngram"), ("spark2", "qwen36-vllm")):
             (container,) = sparks.docker[node].containers.values()
             assert container.state == "running"
-            assert container.labels[Label.PROFILE] == profile
-            assert container.labels[Label.HASH] == ProfileLibrary().load(profile).digest
-            assert container.status().endswith("hours")
+            assert container.labels[ContainerLabel.PROFILE] == profile
+            assert container.labels[ContainerLabel.HASH] == ProfileLibrary().load(profile).digest
+            assert container.format_status().endswith("hours")
             decoding = sparks.docker[node].running[container.id].decoding
             before = decoding.counts().generated
             await clients.eventually(lambda now=decoding, then=before: now.counts().generated > then)
@@ -38,7 +38,7 @@ async def test_the_big_model_fills_both() -> None:
         for node in sparks.nodes.values():
             assert node.memory.used_by_engines > 90 << 30
             assert node.gpu_busy > 0.9, "each computes its half of every token"
-        names = {one.labels[Label.INSTANCE] for d in sparks.docker.values() for one in d.containers.values()}
+        names = {one.labels[ContainerLabel.INSTANCE] for d in sparks.docker.values() for one in d.containers.values()}
         assert names == {"minimax-m27"}
 
 
@@ -52,7 +52,7 @@ async def test_the_same_seed_is_the_same_world() -> None:
 
 
 def test_another_thread_serves_this_one() -> None:
-    with background(scenario="two-stacks", **clients.FAST) as config:
+    with run_in_background(scenario="two-stacks", **clients.FAST) as config:
         text = config.read_text()
         assert "name" in text
         assert "known_hosts" in text
@@ -93,12 +93,12 @@ async def test_the_two_stacks_are_as_fast_as_an_owner_measured(
     words: tuple[str, ...], drafts: int, rate: float, range_: tuple[float, float]
 ) -> None:
     """Qwen3.6 27B on a GB10: FP8 with NGRAM on SGLang, NVFP4 with MTP on vLLM; tok/s and tokens a step."""
-    launch = read_launch("an-image", [*words[0].split(), *words[1:]], {}, None)
+    launch = parse_launch("an-image", [*words[0].split(), *words[1:]], {}, None)
     assert launch.draft_tokens == drafts
-    decoding = Decoding(launch, Pace())
+    decoding = DecodeModel(launch, SimPace())
     decoding.background = 1
-    over = decoding.stretch(0.0, 0.0)
-    lengths = [decoding.stretch(float(ago), 1.0).length for ago in range(600)]
+    over = decoding.past_counts(0.0, 0.0)
+    lengths = [decoding.past_counts(float(ago), 1.0).length for ago in range(600)]
     assert range_[0] <= min(lengths) < max(lengths) <= range_[1]
     assert max(lengths) - min(lengths) > 0.6 * (range_[1] - range_[0]), "it wanders, as text does"
     assert over.generated == 0
@@ -113,7 +113,7 @@ async def test_the_two_stacks_are_as_fast_as_an_owner_measured(
 @given(length=st.floats(1.0, 5.9), drafted=st.integers(1, 11))
 def test_what_is_accepted_at_each_place_adds_up(length: float, drafted: int) -> None:
     length = min(length, 0.99 * drafted + 1)
-    shares = by_position(length, drafted)
+    shares = acceptance_by_position(length, drafted)
     assert 1 + sum(shares) == pytest.approx(length, abs=1e-6)
     assert all(0 <= after <= before <= 1 for before, after in pairwise(shares))
 
@@ -124,10 +124,10 @@ async def test_one_clock_tells_the_time_of_everything() -> None:
         for name, hours in (("spark1", 5.2), ("spark2", 3.1)):
             (container,) = sparks.docker[name].containers.values()
             started = (container.started or 0) / 1e9
-            assert clock.now() - started == pytest.approx(hours * 3600, abs=60)
-            assert clock.now() - sparks.nodes[name].uptime < started, "the node was up before its container"
+            assert clock.unix_time() - started == pytest.approx(hours * 3600, abs=60)
+            assert clock.unix_time() - sparks.nodes[name].uptime < started, "the node was up before its container"
             newest = container.journal.newest / 1e9
-            assert clock.now() - 60 < newest <= clock.now()
+            assert clock.unix_time() - 60 < newest <= clock.unix_time()
     before, real = clock.monotonic(), time.monotonic()
     await clock.sleep(1.0)
     assert 0.9 < clock.monotonic() - before < 20 * (time.monotonic() - real + 0.1)
@@ -136,11 +136,11 @@ async def test_one_clock_tells_the_time_of_everything() -> None:
 async def test_whoever_sleeps_hears_that_time_goes_faster() -> None:
     clock = SimClock(elastic=True)
     began = time.monotonic()
-    asyncio.get_running_loop().call_later(0.05, clock.go, 1000.0)
+    asyncio.get_running_loop().call_later(0.05, clock.set_rate, 1000.0)
     await clock.sleep(100.0)
     assert time.monotonic() - began < 10
 
 
 def test_an_unknown_fault_is_named() -> None:
     with pytest.raises(ValueError, match=r"nosuch.*memory-runaway"):
-        read_launch("scitrera/dgx-spark-sglang:0.5.12", [], {"SIM_FAULT": "nosuch"}, None)
+        parse_launch("scitrera/dgx-spark-sglang:0.5.12", [], {"SIM_FAULT": "nosuch"}, None)

@@ -12,15 +12,17 @@ import pytest
 
 from sparkctl.core.config import load_config
 from sparkctl.errors import LoginRefused
-from sparkctl.model.ask import ConfirmHostKey, LoginPrompt, LoginQuestion, StartAgain, SudoPassword
+from sparkctl.model.ask import HostKeyQuestion, LoginPrompt, LoginQuestion, RetryStartQuestion, SudoPasswordQuestion
 from sparkctl.model.node import NodeState
 from sparkctl.sim import SimulatedSparks
-from sparkctl.sim.sshd import SecondFactor, Sshd
-from sparkctl.wire.ssh import SshLink
-from sparkctl.wire.sshconnect import Limits
+from sparkctl.sim.sshd import KeyboardInteractiveLogin, SimSshServer
+from sparkctl.wire.ssh import SshConnection
+from sparkctl.wire.sshconnect import LoginTimeouts
 
 RIGHT = ("hunter2", "123456")
-FACTOR = SecondFactor((("Password: ", False), ("Verification code: ", True)), RIGHT, "two things", "look at your phone")
+FACTOR = KeyboardInteractiveLogin(
+    (("Password: ", False), ("Verification code: ", True)), RIGHT, "two things", "look at your phone"
+)
 
 
 @dataclass
@@ -32,16 +34,16 @@ class Operator:
     asked: list[LoginQuestion] = field(default_factory=list)
     was_asked: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def answers(self, question: LoginQuestion) -> tuple[str, ...] | None:
+    async def ask_login(self, question: LoginQuestion) -> tuple[str, ...] | None:
         self.asked.append(question)
         self.was_asked.set()
         await asyncio.sleep(self.takes)
         return self.answer
 
-    async def confirm(self, question: ConfirmHostKey | StartAgain) -> bool:
+    async def ask_yes_no(self, question: HostKeyQuestion | RetryStartQuestion) -> bool:
         return False
 
-    async def password(self, question: SudoPassword) -> str | None:
+    async def ask_password(self, question: SudoPasswordQuestion) -> str | None:
         return None
 
 
@@ -53,12 +55,12 @@ async def sparks() -> AsyncIterator[SimulatedSparks]:
 
 
 @pytest.fixture
-def sshd(sparks: SimulatedSparks) -> Sshd:
+def sshd(sparks: SimulatedSparks) -> SimSshServer:
     return sparks.sshd["spark1"]
 
 
-def link_to(sparks: SimulatedSparks, operator: Operator | None, limits: Limits | None = None) -> SshLink:
-    return SshLink(load_config(sparks.config_path).nodes[0], operator, limits)
+def link_to(sparks: SimulatedSparks, operator: Operator | None, limits: LoginTimeouts | None = None) -> SshConnection:
+    return SshConnection(load_config(sparks.config_path).nodes[0], operator, limits)
 
 
 async def test_all_that_is_asked_arrives_as_it_was_asked_and_the_answers_let_in(sparks: SimulatedSparks) -> None:
@@ -72,16 +74,16 @@ async def test_all_that_is_asked_arrives_as_it_was_asked_and_the_answers_let_in(
 
 
 async def test_who_takes_longer_than_a_login_may_is_waited_for(sparks: SimulatedSparks) -> None:
-    link = link_to(sparks, Operator(takes=0.8), Limits(connect=0.3, login=0.4))
+    link = link_to(sparks, Operator(takes=0.8), LoginTimeouts(connect=0.3, login=0.4))
     await link.connect()
     await link.close()
 
 
-async def test_a_lost_link_comes_back_without_asking_or_not_at_all(sparks: SimulatedSparks, sshd: Sshd) -> None:
+async def test_a_lost_link_comes_back_without_asking_or_not_at_all(sparks: SimulatedSparks, sshd: SimSshServer) -> None:
     operator = Operator()
     link = link_to(sparks, operator)
     await link.connect()
-    sshd.cut()
+    sshd.drop_connections()
     async with asyncio.timeout(10):
         while link.status.state is NodeState.OK:  # noqa: ASYNC110  # it is our own socket that has to hear of it
             await asyncio.sleep(0.01)
@@ -91,20 +93,24 @@ async def test_a_lost_link_comes_back_without_asking_or_not_at_all(sparks: Simul
     assert (len(operator.asked), sshd.asked, link.status.state) == (1, 1, NodeState.REFUSED)
 
 
-async def test_one_that_is_cancelled_is_a_refusal_and_is_not_tried_again(sparks: SimulatedSparks, sshd: Sshd) -> None:
+async def test_one_that_is_cancelled_is_a_refusal_and_is_not_tried_again(
+    sparks: SimulatedSparks, sshd: SimSshServer
+) -> None:
     operator = Operator(None)
     with pytest.raises(LoginRefused, match=r"the login was cancelled: what .* asked was not answered"):
         await link_to(sparks, operator).reconnect()
     assert (len(operator.asked), sshd.asked) == (1, 1)
 
 
-async def test_where_nobody_can_be_asked_the_server_is_not_made_to_ask(sparks: SimulatedSparks, sshd: Sshd) -> None:
+async def test_where_nobody_can_be_asked_the_server_is_not_made_to_ask(
+    sparks: SimulatedSparks, sshd: SimSshServer
+) -> None:
     with pytest.raises(LoginRefused, match="wants to ask milo something"):
         await link_to(sparks, None).connect()
     assert sshd.asked == 0, "it may ring a telephone"
 
 
-async def test_what_is_wrong_thrice_is_not_asked_a_fourth_time(sparks: SimulatedSparks, sshd: Sshd) -> None:
+async def test_what_is_wrong_thrice_is_not_asked_a_fourth_time(sparks: SimulatedSparks, sshd: SimSshServer) -> None:
     operator = Operator(("hunter2", "000000"))
     with pytest.raises(LoginRefused, match="does not let milo in with what was answered"):
         await link_to(sparks, operator).reconnect()
@@ -112,18 +118,18 @@ async def test_what_is_wrong_thrice_is_not_asked_a_fourth_time(sparks: Simulated
 
 
 async def test_a_server_that_hangs_up_meanwhile_is_named_and_not_asked_again(
-    sparks: SimulatedSparks, sshd: Sshd
+    sparks: SimulatedSparks, sshd: SimSshServer
 ) -> None:
     operator = Operator(takes=30)
     trying = asyncio.create_task(link_to(sparks, operator).reconnect())
     await operator.was_asked.wait()
-    sshd.cut()
+    sshd.drop_connections()
     with pytest.raises(LoginRefused, match="ended the login before it was through"):
         await asyncio.wait_for(trying, 10)
 
 
 async def test_a_verb_with_a_terminal_asks_there_and_shows_no_password(sparks: SimulatedSparks) -> None:
-    words = SecondFactor(FACTOR.prompts, RIGHT, "\x1b[31mred\x1b]52;c;eA==\x07", "line one\nline two")
+    words = KeyboardInteractiveLogin(FACTOR.prompts, RIGHT, "\x1b[31mred\x1b]52;c;eA==\x07", "line one\nline two")
     sparks.sshd["spark1"].second_factor = words
     ours, theirs = os.openpty()
     child = await asyncio.create_subprocess_exec(

@@ -11,18 +11,18 @@ import docker
 import pytest
 
 from sparkctl.probe import look as probe
-from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
+from sparkctl.sim import SimNodeOptions, SimulatedSparks, SudoRule
 from tests.sim import clients
 from tests.sim.clients import in_thread
 
 TEE = ["/usr/bin/tee", "/proc/sys/vm/drop_caches"]
 
 
-async def _look(connection: asyncssh.SSHClientConnection, *sections: str) -> probe.Look:
+async def _look(connection: asyncssh.SSHClientConnection, *sections: str) -> probe.NodeInspection:
     done = await connection.run(shlex.join(probe.command(*sections)), input=probe.script(), encoding=None)
     assert done.exit_status == 0
     assert isinstance(done.stdout, bytes)
-    return probe.decode(done.stdout)
+    return probe.decode_inspection(done.stdout)
 
 
 async def test_a_look_is_complete(connection: asyncssh.SSHClientConnection) -> None:
@@ -52,7 +52,7 @@ async def test_an_engine_is_seen_with_its_memory_and_port(
     container = await in_thread(clients.launch, client)
     await in_thread(clients.until_ready, container)
     look = await _look(connection, "processes", "gpu", "listen")
-    held = look.held_by(container.id)
+    held = look.container_memory(container.id)
     assert held is not None
     assert held > 90 << 30
     assert look.listening is not None
@@ -74,11 +74,11 @@ async def test_a_drop_gives_the_page_cache_back(connection: asyncssh.SSHClientCo
 
 @pytest.mark.parametrize(
     ("right", "password", "status"),
-    [(Sudo.PASSWORD, "correct horse", 0), (Sudo.PASSWORD, "wrong", 1), (Sudo.DENIED, "correct horse", 1)],
+    [(SudoRule.PASSWORD, "correct horse", 0), (SudoRule.PASSWORD, "wrong", 1), (SudoRule.DENIED, "correct horse", 1)],
 )
-async def test_sudo_by_password(right: Sudo, password: str, status: int) -> None:
+async def test_sudo_by_password(right: SudoRule, password: str, status: int) -> None:
     async with (
-        SimulatedSparks(options={"spark1": NodeOptions(sudo=right)}) as sparks,
+        SimulatedSparks(options={"spark1": SimNodeOptions(sudo=right)}) as sparks,
         clients.ssh(sparks) as connection,
     ):
         refused = await connection.run(shlex.join(["sudo", "-n", *TEE]), input="3")
@@ -109,7 +109,7 @@ async def test_a_broken_connection_frees_the_lock(sparks: SimulatedSparks) -> No
             shlex.join(["sh", "-c", "x", "sparkctl-lock", "/run", "/tmp/l", "1", "me", "hold"])
         )
         assert await asyncio.wait_for(held.stdout.readline(), clients.PATIENCE) == "@@ held\n"
-        sparks.sshd["spark1"].cut()
+        sparks.sshd["spark1"].drop_connections()
         await clients.eventually(lambda: not sparks.nodes["spark1"].locks)
 
 

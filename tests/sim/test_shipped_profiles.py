@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.cli.app import invoke
+from sparkctl.cli.app import invoke_command_line
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.sim import background
+from sparkctl.sim import run_in_background
 
 LIBRARY = ProfileLibrary(Path("/nonexistent"))
 ON_ONE = [name for name in LIBRARY.names() if LIBRARY.load(name).nodes == 1]
@@ -18,7 +18,7 @@ ON_TWO = [name for name in LIBRARY.names() if LIBRARY.load(name).nodes > 1]
 
 @pytest.fixture(scope="module")
 def config() -> Iterator[str]:
-    with background(scenario="empty", speed=0.05) as written:
+    with run_in_background(scenario="empty", speed=0.05) as written:
         yield str(written)
 
 
@@ -31,7 +31,7 @@ def operator(config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("name", ON_ONE)
 def test_a_dry_run_prints_the_line(name: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert invoke(["up", name, "--node", "spark1", "--dry-run", "--format", "docker"]) == 0
+    assert invoke_command_line(["up", name, "--node", "spark1", "--dry-run", "--format", "docker"]) == 0
     told = capfd.readouterr()
     assert told.out.startswith("docker run -d")
     assert LIBRARY.load(name).image in told.out
@@ -41,7 +41,7 @@ def test_a_dry_run_prints_the_line(name: str, capfd: pytest.CaptureFixture[str])
 def test_what_wants_both_sparks_is_refused_on_one_before_anything_is_touched(
     name: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert invoke(["up", name, "--node", "spark1"]) == 2
+    assert invoke_command_line(["up", name, "--node", "spark1"]) == 2
     told = capfd.readouterr()
     assert told.out == ""
     assert f"{name} is for 2 Sparks, and 1 is named" in told.err
@@ -49,7 +49,7 @@ def test_what_wants_both_sparks_is_refused_on_one_before_anything_is_touched(
 
 
 def test_up_says_the_trap_before_the_start_and_both_ways_out(capfd: pytest.CaptureFixture[str]) -> None:
-    assert invoke(["up", "qwen36", "--node", "spark1", "--detach"]) == 0
+    assert invoke_command_line(["up", "qwen36", "--node", "spark1", "--detach"]) == 0
     told = capfd.readouterr().err.splitlines()
     trap = next(at for at, line in enumerate(told) if "dies of that with a TypeError" in line)
     assert "sparkctl up qwen36 --node spark1 --set args.speculative-num-draft-tokens=20" in told[trap + 1]

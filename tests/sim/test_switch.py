@@ -11,30 +11,30 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.core.config import load_config
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
-from sparkctl.core.journal import decode, encode
-from sparkctl.core.owed import OwedStops
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
+from sparkctl.core.journal import decode_switch_journal, encode_switch_journal
+from sparkctl.core.owed import PendingStopFiles
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.together import together
-from sparkctl.model.events import Ended, Event, Outcome, PhaseChanged, SwitchStepped, Warned
-from sparkctl.model.history import Kind
+from sparkctl.core.together import gather_or_cancel
+from sparkctl.model.events import CommandEnded, Event, Outcome, PhaseChanged, SwitchStepped, WarningEmitted
+from sparkctl.model.history import OperationKind
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import Label
+from sparkctl.model.plan import ContainerLabel
 from sparkctl.model.switch import SwitchStep
-from sparkctl.operations.down import DownRequest, down
-from sparkctl.operations.starting.request import UpRequest
-from sparkctl.operations.status import status
-from sparkctl.operations.switch import switch
-from sparkctl.operations.switch_finish import FinishRequest, abort, resume
-from sparkctl.operations.switching.crew import Crew, Fenced
-from sparkctl.operations.switching.journal import SwitchUnderway
-from sparkctl.operations.switching.request import SwitchRequest
-from sparkctl.operations.up import up
-from sparkctl.present.status_table import status_lines
+from sparkctl.operations.down import StopInstance, stop_instance
+from sparkctl.operations.starting.request import StartInstance
+from sparkctl.operations.status import read_node_statuses
+from sparkctl.operations.switch import switch_instance
+from sparkctl.operations.switch_finish import FinishSwitch, abort_switch, resume_switch
+from sparkctl.operations.switching.crew import OwnershipLost, SwitchTransaction
+from sparkctl.operations.switching.journal import SwitchInProgress
+from sparkctl.operations.switching.request import SwitchInstance
+from sparkctl.operations.up import start_instance
+from sparkctl.present.status_table import format_status
 from sparkctl.sim import SimClock, SimulatedSparks
-from sparkctl.sim.scenarios import _ranks as ranks
+from sparkctl.sim.scenarios import _plan_ranks as ranks
 from sparkctl.sim.scenarios import _start as start
 from tests.sim.clients import eventually
 
@@ -58,29 +58,35 @@ class Bed:
         self.nodes = load_config(sparks.config_path).nodes
         self.old = self.running()
 
-    def ctx(self, operator: str = "milo@laptop") -> Context:
-        return Context(History(self.state), operator)
+    def ctx(self, operator: str = "milo@laptop") -> CommandContext:
+        return CommandContext(OperationHistory(self.state), operator)
 
-    def request(self, overrides: tuple[str, ...] = (), **more: bool) -> SwitchRequest:
+    def request(self, overrides: tuple[str, ...] = (), **more: bool) -> SwitchInstance:
         profile = ProfileLibrary(shipped_profiles_dir()).load(NEW, overrides=overrides)
         words = (NEW, *(word for one in overrides for word in ("--set", one)))
-        return SwitchRequest(
-            profile, engines.load(profile.engine), (self.nodes[0],), self.nodes, words=words, guarded=False, **more
+        return SwitchInstance(
+            profile,
+            engines.load_engine(profile.engine),
+            (self.nodes[0],),
+            self.nodes,
+            words=words,
+            guarded=False,
+            **more,
         )
 
     async def speech_beside(self) -> set[str]:
         """Start a small model on the second Spark, which stays where another is switched; return its containers."""
         profile = ProfileLibrary(shipped_profiles_dir()).load("orpheus-tts")
         tts = replace(
-            self.request().start(), profile=profile, engine=engines.load(profile.engine), nodes=(self.nodes[1],),
+            self.request().to_start_request(), profile=profile, engine=engines.load_engine(profile.engine), nodes=(self.nodes[1],),
             words=("orpheus-tts",), forced=True,
         )  # fmt: skip
-        _, ended = await run(up(self.ctx(), tts))
+        _, ended = await run(start_instance(self.ctx(), tts))
         assert ended.exit_code == 0, ended
         return self.running()["orpheus-tts"]
 
-    def finish(self) -> FinishRequest:
-        return FinishRequest(self.nodes, self.nodes, guarded=False)
+    def finish(self) -> FinishSwitch:
+        return FinishSwitch(self.nodes, self.nodes, guarded=False)
 
     def running(self) -> dict[str, set[str]]:
         """Return the ids of what runs, by instance."""
@@ -88,7 +94,7 @@ class Bed:
         for docker in self.sparks.docker.values():
             for one in docker.containers.values():
                 if one.state == "running":
-                    found.setdefault(one.labels[Label.INSTANCE], set()).add(one.id)
+                    found.setdefault(one.labels[ContainerLabel.INSTANCE], set()).add(one.id)
         return found
 
     def all(self) -> set[str]:
@@ -106,14 +112,14 @@ class Bed:
         """Whether exactly the new one runs, and nothing of the old one is left."""
         return set(self.running()) == {NEW} and len(self.all()) == 1
 
-    async def interrupted(self, at: SwitchStep) -> Ended:
+    async def interrupted(self, at: SwitchStep) -> CommandEnded:
         """Switch, press Ctrl-C at each event of a step, and return the end."""
         ctx = self.ctx()
-        async with aclosing(switch(ctx, self.request())) as events:
+        async with aclosing(switch_instance(ctx, self.request())) as events:
             async for event in events:
                 if isinstance(event, SwitchStepped) and event.step is at:
                     ctx.interrupt.press()
-        assert isinstance(event, Ended)
+        assert isinstance(event, CommandEnded)
         return event
 
     async def crash(self, events: AsyncGenerator[Event, None], at: Callable[[Event], bool]) -> bool:
@@ -126,7 +132,7 @@ class Bed:
                 if at(event):
                     seen = True
                     for sshd in self.sparks.sshd.values():
-                        sshd.cut()
+                        sshd.drop_connections()
                     break
         await eventually(lambda: not any(node.locks for node in self.sparks.nodes.values()))
         return seen
@@ -149,9 +155,9 @@ async def bed(tmp_path: Path) -> AsyncGenerator[Bed, None]:
         yield made
 
 
-async def run(events: AsyncGenerator[Event, None]) -> tuple[list[Event], Ended]:
+async def run(events: AsyncGenerator[Event, None]) -> tuple[list[Event], CommandEnded]:
     seen = [event async for event in events]
-    assert isinstance(seen[-1], Ended)
+    assert isinstance(seen[-1], CommandEnded)
     return seen, seen[-1]
 
 
@@ -160,7 +166,7 @@ def steps(events: list[Event]) -> list[SwitchStep]:
 
 
 async def test_the_new_one_serves_and_nothing_of_the_old_one_is_left(bed: Bed) -> None:
-    seen, ended = await run(switch(bed.ctx(), bed.request()))
+    seen, ended = await run(switch_instance(bed.ctx(), bed.request()))
     assert (ended.outcome, ended.exit_code) == (Outcome.READY, 0), ended
     assert ended.endpoint
     assert steps(seen) == [
@@ -173,7 +179,7 @@ async def test_the_new_one_serves_and_nothing_of_the_old_one_is_left(bed: Bed) -
 
 
 async def test_one_that_fails_gives_way_to_the_very_containers_that_were_there(bed: Bed) -> None:
-    seen, ended = await run(switch(bed.ctx(), bed.request(FAULT)))
+    seen, ended = await run(switch_instance(bed.ctx(), bed.request(FAULT)))
     assert (ended.outcome, ended.exit_code) == (Outcome.FAILED, 1)
     assert ended.verdict is not None, "the new one's story"
     (name,) = bed.old
@@ -186,18 +192,18 @@ async def test_one_that_fails_gives_way_to_the_very_containers_that_were_there(b
 async def test_the_big_model_comes_back_head_first_as_ray_wants_it(tmp_path: Path) -> None:
     async with SimulatedSparks("big-model", speed=SPEED, decode_speed=200.0) as sparks:
         bed = Bed(sparks, tmp_path / "state")
-        _, ended = await run(switch(bed.ctx(), bed.request(FAULT)))
+        _, ended = await run(switch_instance(bed.ctx(), bed.request(FAULT)))
         assert "minimax-m27 serves again" in (ended.message or ""), ended
         assert bed.is_old()
 
 
 async def test_no_rollback_leaves_the_wreck_and_abort_brings_the_old_one_back(bed: Bed) -> None:
-    _, ended = await run(switch(bed.ctx(), bed.request(FAULT, rolls_back=False)))
+    _, ended = await run(switch_instance(bed.ctx(), bed.request(FAULT, rolls_back=False)))
     assert ended.exit_code == 1
     assert "sparkctl abort" in (ended.hint or "")
     assert all(bed.journals)
     assert len(bed.all()) == 3
-    _, ended = await run(abort(bed.ctx(), bed.finish()))
+    _, ended = await run(abort_switch(bed.ctx(), bed.finish()))
     assert ended.exit_code == 0, ended
     assert bed.is_old()
     assert bed.journals == [None, None]
@@ -219,14 +225,14 @@ async def test_killed_at_each_step_it_is_finished_or_undone(
     def at(event: Event) -> bool:
         return isinstance(event, SwitchStepped) and event.step is step and (event.proof is not None) == is_done
 
-    assert await bed.crash(switch(bed.ctx(), bed.request()), at) or (step is SwitchStep.DONE and not is_done)
-    verb = resume if finish == "resume" else abort
+    assert await bed.crash(switch_instance(bed.ctx(), bed.request()), at) or (step is SwitchStep.DONE and not is_done)
+    verb = resume_switch if finish == "resume" else abort_switch
     _, ended = await run(verb(bed.ctx("ada@desk"), bed.finish()))
     is_cleared = step in (SwitchStep.CLEARING, SwitchStep.DONE)
     if finish == "resume" or is_cleared:
         if ended.exit_code == 6:
             assert "has proved itself" in (ended.message or "")
-            _, ended = await run(resume(bed.ctx(), bed.finish()))
+            _, ended = await run(resume_switch(bed.ctx(), bed.finish()))
         assert ended.exit_code == 0, ended
         assert bed.is_new()
     else:
@@ -242,8 +248,8 @@ async def test_killed_on_its_way_back_it_goes_back(bed: Bed, step: SwitchStep, i
     def at(event: Event) -> bool:
         return isinstance(event, SwitchStepped) and event.step is step and (event.proof is not None) == is_done
 
-    assert await bed.crash(switch(bed.ctx(), bed.request(FAULT)), at)
-    _, ended = await run((resume if finish == "resume" else abort)(bed.ctx("ada@desk"), bed.finish()))
+    assert await bed.crash(switch_instance(bed.ctx(), bed.request(FAULT)), at)
+    _, ended = await run((resume_switch if finish == "resume" else abort_switch)(bed.ctx("ada@desk"), bed.finish()))
     assert ended.exit_code == 0, ended
     assert bed.is_old()
     assert bed.journals == [None, None]
@@ -254,7 +260,7 @@ async def test_ctrl_c_says_where_it_was_left_and_how_it_goes_on(bed: Bed) -> Non
     assert event.exit_code == 130
     assert "step 4 of 6 (starting)" in (event.message or "")
     assert "sparkctl resume" in (event.hint or "")
-    _, ended = await run(resume(bed.ctx(), bed.finish()))
+    _, ended = await run(resume_switch(bed.ctx(), bed.finish()))
     assert ended.exit_code == 0
     assert bed.is_new()
 
@@ -263,17 +269,17 @@ async def test_ctrl_c_says_where_it_was_left_and_how_it_goes_on(bed: Bed) -> Non
 async def test_a_switch_that_another_ended_offers_no_way_to_finish_it(bed: Bed, at: SwitchStep) -> None:
     """Its journal is gone from the nodes: whatever ends this one, it says so, and not that it can be resumed."""
     ctx = bed.ctx()
-    async with aclosing(switch(ctx, bed.request())) as events:
+    async with aclosing(switch_instance(ctx, bed.request())) as events:
         async for event in events:
             if isinstance(event, SwitchStepped) and event.step is at:
                 for node in bed.sparks.nodes.values():
                     node.journal = None
                 ctx.interrupt.press()
-    assert isinstance(event, Ended)
+    assert isinstance(event, CommandEnded)
     assert event.exit_code == 6, event
     assert "is not ours any more" in (event.message or "")
     assert "resume" not in f"{event.message} {event.hint}"
-    _, ended = await run(resume(bed.ctx(), bed.finish()))
+    _, ended = await run(resume_switch(bed.ctx(), bed.finish()))
     assert "no switch was left" in (ended.message or "")
 
 
@@ -287,39 +293,43 @@ async def test_ctrl_c_once_it_is_done_changes_nothing_of_what_is_said(bed: Bed) 
 async def test_others_are_refused_while_it_goes_on_and_when_it_was_left(tmp_path: Path) -> None:
     async with divided(tmp_path / "state", speed=4.0) as bed:
         other = bed.request()
-        start = UpRequest(other.profile, other.engine, other.nodes, words=(NEW,), guarded=False)
-        async with aclosing(switch(bed.ctx(), bed.request())) as events:
+        start = StartInstance(other.profile, other.engine, other.nodes, words=(NEW,), guarded=False)
+        async with aclosing(switch_instance(bed.ctx(), bed.request())) as events:
             async for event in events:
                 if isinstance(event, SwitchStepped) and event.step is SwitchStep.STARTING:
                     break
-            for verb in (up(bed.ctx("ada@desk"), start), resume(bed.ctx("ada@desk"), bed.finish())):
+            for verb in (start_instance(bed.ctx("ada@desk"), start), resume_switch(bed.ctx("ada@desk"), bed.finish())):
                 _, ended = await run(verb)
                 assert ended.exit_code == 6
                 assert "switch to qwen36-ngram in progress, step 4 of 6 (starting)" in (ended.message or "")
                 assert "by milo@laptop since" in (ended.message or "")
-            views = await status(bed.ctx("ada@desk"), bed.nodes)
+            views = await read_node_statuses(bed.ctx("ada@desk"), bed.nodes)
             assert all(view.switch is not None and view.switch.is_held for view in views)
-            assert any("in progress, step 4 of 6" in line for line in status_lines(views))
+            assert any("in progress, step 4 of 6" in line for line in format_status(views))
             old = [one for view in views for one in view.instances if one.name == OLD]
             assert old
             assert all(one.phase is Phase.STOPPED and one.is_kept for one in old)
         await eventually(lambda: not any(node.locks for node in bed.sparks.nodes.values()))
-        views = await status(bed.ctx("ada@desk"), bed.nodes)
-        assert not any(view.is_well for view in views)
-        assert any("was left, step 4 of 6" in line for line in status_lines(views))
-        stop = DownRequest(next(iter(bed.old)), bed.nodes)
-        for verb in (up(bed.ctx("ada@desk"), start), down(bed.ctx("ada@desk"), stop)):
+        views = await read_node_statuses(bed.ctx("ada@desk"), bed.nodes)
+        assert not any(view.is_healthy for view in views)
+        assert any("was left, step 4 of 6" in line for line in format_status(views))
+        stop = StopInstance(next(iter(bed.old)), bed.nodes)
+        for verb in (start_instance(bed.ctx("ada@desk"), start), stop_instance(bed.ctx("ada@desk"), stop)):
             _, ended = await run(verb)
             assert ended.exit_code == 6, ended
             assert "switch to qwen36-ngram was left, step 4 of 6 (starting), by milo@laptop" in (ended.message or "")
             assert "sparkctl resume" in (ended.hint or "")
-        _, ended = await run(abort(bed.ctx("ada@desk"), bed.finish()))
+        _, ended = await run(abort_switch(bed.ctx("ada@desk"), bed.finish()))
         assert bed.is_old()
 
 
 async def test_a_damaged_journal_is_unknown_and_not_absent(bed: Bed) -> None:
     bed.sparks.nodes["spark1"].journal = '{"schema": 1, "id": "zz"}'
-    for verb in (switch(bed.ctx(), bed.request()), resume(bed.ctx(), bed.finish()), abort(bed.ctx(), bed.finish())):
+    for verb in (
+        switch_instance(bed.ctx(), bed.request()),
+        resume_switch(bed.ctx(), bed.finish()),
+        abort_switch(bed.ctx(), bed.finish()),
+    ):
         _, ended = await run(verb)
         assert ended.exit_code == 6
         assert "it is damaged" in (ended.message or "")
@@ -330,21 +340,21 @@ async def test_another_profile_by_now_is_not_resumed(bed: Bed, tmp_path: Path) -
     def started(event: Event) -> bool:
         return isinstance(event, SwitchStepped) and event.step is SwitchStep.STARTING
 
-    assert await bed.crash(switch(bed.ctx(), bed.request(("port=8123",))), started)
+    assert await bed.crash(switch_instance(bed.ctx(), bed.request(("port=8123",))), started)
     for name, node in bed.sparks.nodes.items():
         assert node.journal is not None, name
         node.journal = node.journal.replace("port=8123", "port=8124")
-    _, ended = await run(resume(bed.ctx(), bed.finish()))
+    _, ended = await run(resume_switch(bed.ctx(), bed.finish()))
     assert ended.exit_code == 6
     assert "is another profile here" in (ended.message or "")
     assert "sparkctl abort" in (ended.hint or "")
-    _, ended = await run(abort(bed.ctx(), bed.finish()))
+    _, ended = await run(abort_switch(bed.ctx(), bed.finish()))
     assert ended.exit_code == 0
     assert bed.is_old()
 
 
 async def test_where_nothing_was_left_there_is_nothing_to_finish(bed: Bed) -> None:
-    for verb in (resume(bed.ctx(), bed.finish()), abort(bed.ctx(), bed.finish())):
+    for verb in (resume_switch(bed.ctx(), bed.finish()), abort_switch(bed.ctx(), bed.finish())):
         _, ended = await run(verb)
         assert ended.exit_code == 0
         assert "no switch was left" in (ended.message or "")
@@ -352,15 +362,15 @@ async def test_where_nothing_was_left_there_is_nothing_to_finish(bed: Bed) -> No
 
 async def test_a_silent_spark_that_holds_a_rank_is_refused_and_with_keep_going_it_is_stopped_later(bed: Bed) -> None:
     await bed.sparks.sshd["spark2"].close()
-    _, ended = await run(switch(bed.ctx(), bed.request()))
+    _, ended = await run(switch_instance(bed.ctx(), bed.request()))
     assert ended.exit_code == 6
     assert f"{OLD} has a rank on spark2" in (ended.message or "")
     assert "--keep-going" in (ended.message or "")
     assert bed.running() == bed.old
-    _, ended = await run(switch(bed.ctx(), bed.request(keep_going=True)))
+    _, ended = await run(switch_instance(bed.ctx(), bed.request(keep_going=True)))
     assert ended.exit_code == 0, ended
     assert NEW in bed.running()
-    (owed,) = OwedStops(bed.state).all(bed.ctx().clock.now())
+    (owed,) = PendingStopFiles(bed.state).list_all(bed.ctx().clock.unix_time())
     assert (owed.node, owed.instance) == ("spark2", OLD)
 
 
@@ -372,18 +382,18 @@ async def test_resume_keeps_going_where_the_switch_was_to(bed: Bed, step: Switch
         return isinstance(event, SwitchStepped) and event.step is step
 
     await bed.sparks.sshd["spark2"].close()
-    assert await bed.crash(switch(bed.ctx(), bed.request(keep_going=True)), at)
-    _, ended = await run(resume(bed.ctx("ada@desk"), bed.finish()))
+    assert await bed.crash(switch_instance(bed.ctx(), bed.request(keep_going=True)), at)
+    _, ended = await run(resume_switch(bed.ctx("ada@desk"), bed.finish()))
     assert ended.exit_code == 0, ended
     assert NEW in bed.running()
-    (owed,) = OwedStops(bed.state).all(bed.ctx().clock.now())
+    (owed,) = PendingStopFiles(bed.state).list_all(bed.ctx().clock.unix_time())
     assert (owed.node, owed.instance) == ("spark2", OLD)
 
 
 async def test_up_refuses_and_names_the_switch_that_makes_room(bed: Bed) -> None:
     other = bed.request()
-    start = UpRequest(other.profile, other.engine, other.nodes, words=(NEW,), guarded=False)
-    _, ended = await run(up(bed.ctx(), start))
+    start = StartInstance(other.profile, other.engine, other.nodes, words=(NEW,), guarded=False)
+    _, ended = await run(start_instance(bed.ctx(), start))
     assert ended.exit_code == 6
     assert f"sparkctl switch {NEW} --node spark1" in (ended.hint or "")
     assert bed.running() == bed.old
@@ -392,7 +402,7 @@ async def test_up_refuses_and_names_the_switch_that_makes_room(bed: Bed) -> None
 async def test_a_model_that_is_not_there_is_found_while_the_old_one_serves(bed: Bed) -> None:
     node = bed.sparks.nodes["spark1"]
     node.options = replace(node.options, missing=("/home/milo/models/Qwen3.6-27B-FP8",))
-    seen, ended = await run(switch(bed.ctx(), bed.request()))
+    seen, ended = await run(switch_instance(bed.ctx(), bed.request()))
     assert ended.exit_code == 6
     assert "no weights lie in" in (ended.message or "")
     assert steps(seen) == []
@@ -406,9 +416,9 @@ MODEL = "/home/milo/models/Qwen3.6-27B-FP8"
 async def test_what_the_ssh_user_may_not_look_at_is_a_caution_and_the_switch_goes_on(bed: Bed) -> None:
     node = bed.sparks.nodes["spark1"]
     node.options = replace(node.options, hidden=(MODEL, "/home/milo/models"))
-    seen, ended = await run(switch(bed.ctx(), bed.request()))
+    seen, ended = await run(switch_instance(bed.ctx(), bed.request()))
     assert ended.exit_code == 0, ended
-    told = [one.message for one in seen if isinstance(one, Warned)]
+    told = [one.message for one in seen if isinstance(one, WarningEmitted)]
     assert any("cannot tell whether" in words and "exists on spark1" in words for words in told), told
     assert any("files are complete: this user may not read" in words for words in told), told
     assert not any("does not exist" in words or "is not whole" in words for words in told), told
@@ -418,40 +428,40 @@ async def test_what_the_ssh_user_may_not_look_at_is_a_caution_and_the_switch_goe
 async def test_a_model_that_is_cut_off_is_refused_and_keep_going_goes_on(bed: Bed) -> None:
     node = bed.sparks.nodes["spark1"]
     node.options = replace(node.options, cut=(MODEL,))
-    _, ended = await run(switch(bed.ctx(), bed.request()))
+    _, ended = await run(switch_instance(bed.ctx(), bed.request()))
     assert ended.exit_code == 6
     assert "is not whole: " in (ended.message or "")
     assert "--keep-going" in (ended.hint or "")
     assert bed.is_old()
-    seen, ended = await run(switch(bed.ctx(), bed.request(keep_going=True)))
+    seen, ended = await run(switch_instance(bed.ctx(), bed.request(keep_going=True)))
     assert ended.exit_code == 0, ended
-    assert any("is not whole" in one.message for one in seen if isinstance(one, Warned))
+    assert any("is not whole" in one.message for one in seen if isinstance(one, WarningEmitted))
 
 
 async def test_of_a_left_switch_only_what_works_there_is_offered(bed: Bed) -> None:
     def clearing(event: Event) -> bool:
         return isinstance(event, SwitchStepped) and event.step is SwitchStep.CLEARING
 
-    assert await bed.crash(switch(bed.ctx(), bed.request()), clearing)
-    said = "\n".join(status_lines(await status(bed.ctx(), bed.nodes)))
+    assert await bed.crash(switch_instance(bed.ctx(), bed.request()), clearing)
+    said = "\n".join(format_status(await read_node_statuses(bed.ctx(), bed.nodes)))
     assert "sparkctl resume --node spark1" in said
     assert "abort" not in said, "it would be refused"
-    _, ended = await run(abort(bed.ctx(), bed.finish()))
+    _, ended = await run(abort_switch(bed.ctx(), bed.finish()))
     assert ended.exit_code == 6
     assert f"sparkctl switch {OLD}" in (ended.hint or "")
     assert "abort" not in (ended.hint or "")
 
 
 async def test_what_failed_and_was_left_for_study_is_called_so(bed: Bed) -> None:
-    _, ended = await run(switch(bed.ctx(), bed.request(FAULT, rolls_back=False)))
+    _, ended = await run(switch_instance(bed.ctx(), bed.request(FAULT, rolls_back=False)))
     assert ended.exit_code == 1
-    said = "\n".join(status_lines(await status(bed.ctx(), bed.nodes)))
+    said = "\n".join(format_status(await read_node_statuses(bed.ctx(), bed.nodes)))
     assert "failed and is left for study (--no-rollback)" in said
     assert "on its way back" not in said
 
 
 async def test_what_tries_the_change_after_a_failed_switch_is_a_switch(bed: Bed) -> None:
-    _, ended = await run(switch(bed.ctx(), bed.request(FAULT)))
+    _, ended = await run(switch_instance(bed.ctx(), bed.request(FAULT)))
     assert ended.verdict is not None
     assert (ended.verdict.again or "").startswith(f"sparkctl switch {NEW} --node spark1")
     assert "--again" not in (ended.verdict.again or "")
@@ -461,15 +471,15 @@ async def test_a_kept_container_that_somebody_removed_ends_in_words_and_not_in_a
     def started(event: Event) -> bool:
         return isinstance(event, SwitchStepped) and event.step is SwitchStep.STARTING and event.proof is not None
 
-    assert await bed.crash(switch(bed.ctx(), bed.request()), started)
+    assert await bed.crash(switch_instance(bed.ctx(), bed.request()), started)
     docker = bed.sparks.docker["spark2"]
     (gone,) = [one for one in docker.containers if one in set().union(*bed.old.values())]
     del docker.containers[gone]
-    _, ended = await run(abort(bed.ctx(), bed.finish()))
+    _, ended = await run(abort_switch(bed.ctx(), bed.finish()))
     assert ended.exit_code == 6, "the new one is not taken away for nothing"
     assert set(bed.running()) == {NEW}
     assert "sparkctl resume" in (ended.hint or "")
-    _, ended = await run(resume(bed.ctx(), bed.finish()))
+    _, ended = await run(resume_switch(bed.ctx(), bed.finish()))
     assert ended.exit_code == 0, ended
     assert bed.is_new()
     assert bed.journals == [None, None]
@@ -479,11 +489,11 @@ async def test_where_the_new_one_fails_and_the_old_one_is_gone_nothing_stays_shu
     def restoring(event: Event) -> bool:
         return isinstance(event, SwitchStepped) and event.step is SwitchStep.RESTORING
 
-    assert await bed.crash(switch(bed.ctx(), bed.request(FAULT)), restoring)
+    assert await bed.crash(switch_instance(bed.ctx(), bed.request(FAULT)), restoring)
     docker = bed.sparks.docker["spark2"]
     (gone,) = [one for one in docker.containers if one in set().union(*bed.old.values())]
     del docker.containers[gone]
-    _, ended = await run(resume(bed.ctx(), bed.finish()))
+    _, ended = await run(resume_switch(bed.ctx(), bed.finish()))
     assert ended.exit_code == 1
     assert "is not on spark2 any more" in (ended.message or "")
     assert f"sparkctl up {OLD}" in (ended.hint or "")
@@ -500,13 +510,13 @@ async def test_a_shell_that_lacks_a_variable_of_the_profile_takes_nothing_down(b
     def ready(event: Event) -> bool:
         return isinstance(event, SwitchStepped) and event.step is SwitchStep.STARTING and event.proof is not None
 
-    assert await bed.crash(switch(bed.ctx(), request), ready)
+    assert await bed.crash(switch_instance(bed.ctx(), request), ready)
     running = bed.running()
-    _, ended = await run(resume(bed.ctx("ada@desk"), bed.finish()))
+    _, ended = await run(resume_switch(bed.ctx("ada@desk"), bed.finish()))
     assert ended.exit_code == 6, ended
     assert "HF_TOKEN" in (ended.message or "")
     assert bed.running() == running
-    _, ended = await run(resume(bed.ctx("ada@desk"), replace(bed.finish(), environ={"HF_TOKEN": "hf_x"})))
+    _, ended = await run(resume_switch(bed.ctx("ada@desk"), replace(bed.finish(), environ={"HF_TOKEN": "hf_x"})))
     assert ended.exit_code == 0, ended
 
 
@@ -515,36 +525,36 @@ async def test_the_history_knows_who_finished_a_switch_and_what_became_of_it(bed
     def starting(event: Event) -> bool:
         return isinstance(event, SwitchStepped) and event.step is SwitchStep.STARTING
 
-    assert await bed.crash(switch(bed.ctx(), bed.request()), starting)
-    _, ended = await run((resume if verb == "resume" else abort)(bed.ctx(), bed.finish()))
+    assert await bed.crash(switch_instance(bed.ctx(), bed.request()), starting)
+    _, ended = await run((resume_switch if verb == "resume" else abort_switch)(bed.ctx(), bed.finish()))
     assert ended.exit_code == 0, ended
-    rows = History(bed.state).operations()
-    finishing, left = [one for one in rows if one.kind is Kind.SWITCH]
+    rows = OperationHistory(bed.state).operations()
+    finishing, left = [one for one in rows if one.kind is OperationKind.SWITCH]
     assert set(left.nodes) == set(finishing.nodes) == {"spark1", "spark2"}
     assert left.outcome == "interrupted"
     assert f"finished by sparkctl {verb}" in (left.why or "")
     assert left.hint is None, "what it advised is over"
     assert all(one.outcome is not None for one in rows)
-    assert finishing.is_good
+    assert finishing.has_succeeded
     assert finishing.instance == (NEW if verb == "resume" else OLD)
-    parts = History(bed.state).parts_of(finishing)
-    assert [(one.kind, one.instance) for one in parts][-1] == (Kind.START, finishing.instance)
+    parts = OperationHistory(bed.state).parts_of(finishing)
+    assert [(one.kind, one.instance) for one in parts][-1] == (OperationKind.START, finishing.instance)
 
 
 async def test_where_nothing_was_left_the_history_has_no_row(bed: Bed) -> None:
-    await run(resume(bed.ctx(), bed.finish()))
-    await run(abort(bed.ctx(), bed.finish()))
-    assert History(bed.state).operations() == ()
+    await run(resume_switch(bed.ctx(), bed.finish()))
+    await run(abort_switch(bed.ctx(), bed.finish()))
+    assert OperationHistory(bed.state).operations() == ()
 
 
 async def test_the_old_one_loads_again_under_a_guard_as_a_start_does(bed: Bed) -> None:
     guards = bed.sparks.guards
     watched = []
-    async with aclosing(switch(bed.ctx(), replace(bed.request(FAULT), guarded=True))) as events:
+    async with aclosing(switch_instance(bed.ctx(), replace(bed.request(FAULT), guarded=True))) as events:
         async for event in events:
             if isinstance(event, PhaseChanged) and event.instance == OLD and event.phase is Phase.LOADING:
                 watched.append({name: set(one.watches) for name, one in guards.items()})
-    assert isinstance(event, Ended)
+    assert isinstance(event, CommandEnded)
     assert "serves again" in (event.message or "")
     assert watched, "it loaded"
     assert set().union(*watched[0].values()) == set().union(*bed.old.values())
@@ -555,50 +565,56 @@ async def test_resume_keeps_to_what_was_asked_of_the_start(bed: Bed) -> None:
     def stopping(event: Event) -> bool:
         return isinstance(event, SwitchStepped) and event.step is SwitchStep.STOPPING
 
-    assert await bed.crash(switch(bed.ctx(), replace(bed.request(), timeout=1200.0)), stopping)
-    _, ended = await run(resume(bed.ctx(), replace(bed.finish(), guarded=True)))
+    assert await bed.crash(switch_instance(bed.ctx(), replace(bed.request(), timeout=1200.0)), stopping)
+    _, ended = await run(resume_switch(bed.ctx(), replace(bed.finish(), guarded=True)))
     assert ended.exit_code == 0, ended
     assert not any(guard.is_running for guard in bed.sparks.guards.values()), "--no-guard was said"
 
 
 async def test_over_what_another_wrote_meanwhile_nothing_is_written_and_nothing_removed(bed: Bed) -> None:
     """Whoever stands still before the first journal of his own may find that the switch was taken over, and left again."""
-    await bed.crash(switch(bed.ctx(), bed.request()), lambda event: getattr(event, "step", None) is SwitchStep.STARTING)
+    await bed.crash(
+        switch_instance(bed.ctx(), bed.request()), lambda event: getattr(event, "step", None) is SwitchStep.STARTING
+    )
     (left, *_) = (one for one in bed.journals if one)
-    there = decode(left)
+    there = decode_switch_journal(left)
     async with AsyncExitStack() as stack:
         ctx = bed.ctx("ann@desk")
         sessions = {node.name: await stack.enter_async_context(ctx.session(node)) for node in bed.nodes}
-        await together(*(session.link.connect() for session in sessions.values()))
-        crew = Crew(ctx, sessions, replace(there, operator="ann@desk", since=there.since + 60), lambda event: None, 0.0)
+        await gather_or_cancel(*(session.link.connect() for session in sessions.values()))
+        crew = SwitchTransaction(
+            ctx, sessions, replace(there, operator="ann@desk", since=there.since + 60), lambda event: None, 0.0
+        )
         await crew.lock("aborting")
         stack.push_async_callback(crew.release)
         for name in there.touched:
-            crew.found(name, left)
-        bobs = encode(replace(there, operator="bob@shed", since=there.since + 90))
+            crew.adopt_journal(name, left)
+        bobs = encode_switch_journal(replace(there, operator="bob@shed", since=there.since + 90))
         for node in bed.sparks.nodes.values():
             node.journal = bobs
-        with pytest.raises(Fenced, match="by bob@shed"):
+        with pytest.raises(OwnershipLost, match="by bob@shed"):
             await crew.step(SwitchStep.UNDOING)
-        with pytest.raises(Fenced, match="by bob@shed"):
-            await crew.forget()
+        with pytest.raises(OwnershipLost, match="by bob@shed"):
+            await crew.delete_journal()
         assert bed.journals == [bobs, bobs]
 
 
 async def test_a_new_switch_is_not_written_over_one_that_lies_there(bed: Bed) -> None:
-    await bed.crash(switch(bed.ctx(), bed.request()), lambda event: getattr(event, "step", None) is SwitchStep.STARTING)
+    await bed.crash(
+        switch_instance(bed.ctx(), bed.request()), lambda event: getattr(event, "step", None) is SwitchStep.STARTING
+    )
     (left, *_) = (one for one in bed.journals if one)
     spark1, spark2 = bed.sparks.nodes.values()
     spark1.journal = None
     async with AsyncExitStack() as stack:
         ctx = bed.ctx("ann@desk")
         sessions = {node.name: await stack.enter_async_context(ctx.session(node)) for node in bed.nodes}
-        await together(*(session.link.connect() for session in sessions.values()))
-        mine = replace(decode(left), id="a" * 32, operator="ann@desk")
-        crew = Crew(ctx, sessions, mine, lambda event: None, 0.0)
+        await gather_or_cancel(*(session.link.connect() for session in sessions.values()))
+        mine = replace(decode_switch_journal(left), id="a" * 32, operator="ann@desk")
+        crew = SwitchTransaction(ctx, sessions, mine, lambda event: None, 0.0)
         await crew.lock("switching")
         stack.push_async_callback(crew.release)
-        with pytest.raises(SwitchUnderway, match="by milo@laptop"):
+        with pytest.raises(SwitchInProgress, match="by milo@laptop"):
             await crew.step(SwitchStep.CHECKING)
-        await crew.forget()
+        await crew.delete_journal()
         assert (spark1.journal, spark2.journal) == (None, left), "ours is gone again, the other's lies there as it did"

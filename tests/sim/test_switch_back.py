@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.history import History
-from sparkctl.core.journal import decode
-from sparkctl.core.owed import OwedStops
-from sparkctl.model.events import Ended, Outcome, PhaseChanged, SwitchPlanned, SwitchStepped
-from sparkctl.model.history import Kind
+from sparkctl.core.history import OperationHistory
+from sparkctl.core.journal import decode_switch_journal
+from sparkctl.core.owed import PendingStopFiles
+from sparkctl.model.events import CommandEnded, Outcome, PhaseChanged, SwitchPlanned, SwitchStepped
+from sparkctl.model.history import OperationKind
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch import SwitchStep
-from sparkctl.model.verdict import Cause
-from sparkctl.operations.down import DownRequest, down
-from sparkctl.operations.switch import switch
-from sparkctl.operations.switch_finish import abort, give_up, resume
-from sparkctl.operations.up import up
-from sparkctl.present.history_rows import why_words
-from sparkctl.present.switch_words import kept
+from sparkctl.model.verdict import FailureCause
+from sparkctl.operations.down import StopInstance, stop_instance
+from sparkctl.operations.switch import switch_instance
+from sparkctl.operations.switch_finish import abandon_switch, abort_switch, resume_switch
+from sparkctl.operations.up import start_instance
+from sparkctl.present.history_rows import describe_reason
+from sparkctl.present.switch_words import describe_rollback_window
 from tests.sim.clients import eventually
 from tests.sim.test_switch import FAULT, NEW, OLD, Bed, divided, run
 
@@ -48,7 +48,7 @@ async def test_what_comes_back_is_watched_as_a_start_is(bed: Bed) -> None:
         return any(one.weights_until > 0 for guard in guards.values() for one in guard.watches.values())
 
     told: asyncio.Task[None] | None = None
-    async with aclosing(switch(bed.ctx(), replace(bed.request(FAULT), guarded=True))) as events:
+    async with aclosing(switch_instance(bed.ctx(), replace(bed.request(FAULT), guarded=True))) as events:
         async for event in events:
             seen.append(event)
             if isinstance(event, SwitchStepped) and event.step is SwitchStep.RESTORING and told is None:
@@ -72,35 +72,39 @@ async def test_what_does_not_come_back_has_its_verdict_too(bed: Bed) -> None:
     old = set().union(*bed.old.values())
     there = [one for docker in bed.sparks.docker.values() for one in docker.containers.values() if one.id in old]
     seen = []
-    async with aclosing(switch(bed.ctx(), bed.request(FAULT))) as events:
+    async with aclosing(switch_instance(bed.ctx(), bed.request(FAULT))) as events:
         async for event in events:
             seen.append(event)
             if isinstance(event, SwitchStepped) and event.step is SwitchStep.UNDOING and event.proof is None:
                 for one in there:
                     one.body = {**one.body, "Env": [*(one.body.get("Env") or []), "SIM_FAULT=cuda-oom"]}
-    (ended,) = [one for one in seen if isinstance(one, Ended)]
+    (ended,) = [one for one in seen if isinstance(one, CommandEnded)]
     assert ended.exit_code == 1
     assert f"{NEW} did not start; and {OLD} did not come back: Rank " in (ended.message or "")
     assert "CUDA ran out of memory" in (ended.message or "")
     assert f"sparkctl diagnose {OLD}" in (ended.hint or "")
     assert "sparkctl resume" in (ended.hint or "")
     assert any(one.phase is Phase.FAILED for one in seen if isinstance(one, PhaseChanged) and one.instance == OLD)
-    again = next(one for one in History(bed.state).operations() if one.instance == OLD and one.kind is Kind.START)
+    again = next(
+        one
+        for one in OperationHistory(bed.state).operations()
+        if one.instance == OLD and one.kind is OperationKind.START
+    )
     assert again.verdict is not None
-    assert again.verdict.cause is Cause.CUDA_OUT_OF_MEMORY
-    row = next(one for one in History(bed.state).operations() if one.kind is Kind.SWITCH)
+    assert again.verdict.cause is FailureCause.CUDA_OUT_OF_MEMORY
+    row = next(one for one in OperationHistory(bed.state).operations() if one.kind is OperationKind.SWITCH)
     of_new = {one.container for one in row.shares if one.instance == NEW}
     assert not of_new & old, "what was brought back is not what was switched to"
     for one in there:
         one.body = {**one.body, "Env": [word for word in one.body["Env"] if word != "SIM_FAULT=cuda-oom"]}
-    _, ended = await run(resume(bed.ctx(), bed.finish()))
+    _, ended = await run(resume_switch(bed.ctx(), bed.finish()))
     assert ended.exit_code == 0, ended
     assert bed.is_old()
 
 
 async def test_that_the_old_one_serves_again_is_said_once(bed: Bed) -> None:
-    await run(switch(bed.ctx(), bed.request(FAULT, rolls_back=False)))
-    seen, ended = await run(abort(bed.ctx(), bed.finish()))
+    await run(switch_instance(bed.ctx(), bed.request(FAULT, rolls_back=False)))
+    seen, ended = await run(abort_switch(bed.ctx(), bed.finish()))
     assert ended.exit_code == 0
     told = [one.proof or "" for one in seen if isinstance(one, SwitchStepped)] + [ended.message or ""]
     assert sum("serves again" in one for one in told) == 1, told
@@ -116,40 +120,40 @@ def _oom_again(bed: Bed, *, is_bad: bool) -> None:
 
 async def test_what_never_comes_back_can_be_given_up(bed: Bed) -> None:
     """The way back fails each time; giving up puts both away, logs saved, and the Sparks are open again."""
-    async with aclosing(switch(bed.ctx(), bed.request(FAULT))) as events:
+    async with aclosing(switch_instance(bed.ctx(), bed.request(FAULT))) as events:
         async for event in events:
             if isinstance(event, SwitchStepped) and event.step is SwitchStep.UNDOING and event.proof is None:
                 _oom_again(bed, is_bad=True)
-    assert isinstance(event, Ended)
+    assert isinstance(event, CommandEnded)
     assert "sparkctl abort --give-up --node spark1" in (event.hint or "")
-    _, ended = await run(abort(bed.ctx(), bed.finish()))
+    _, ended = await run(abort_switch(bed.ctx(), bed.finish()))
     assert ended.exit_code == 1, "it does not come back this time, either"
     assert all(bed.journals)
-    _, ended = await run(down(bed.ctx(), DownRequest(OLD, bed.nodes)))
+    _, ended = await run(stop_instance(bed.ctx(), StopInstance(OLD, bed.nodes)))
     assert ended.exit_code == 6
     assert "sparkctl abort --give-up" in (ended.hint or "")
-    _, ended = await run(give_up(bed.ctx("ada@desk"), bed.finish()))
+    _, ended = await run(abandon_switch(bed.ctx("ada@desk"), bed.finish()))
     assert (ended.outcome, ended.exit_code) == (Outcome.DONE, 0), ended
     assert f"nothing of {OLD} and {NEW} is left" in (ended.message or "")
     assert bed.all() == set()
     assert bed.journals == [None, None]
-    assert len(History(bed.state).saved_logs(OLD)) >= 2, "of both ranks"
-    row, *_ = (one for one in History(bed.state).operations() if one.kind is Kind.SWITCH)
-    assert row.is_good
+    assert len(OperationHistory(bed.state).saved_logs(OLD)) >= 2, "of both ranks"
+    row, *_ = (one for one in OperationHistory(bed.state).operations() if one.kind is OperationKind.SWITCH)
+    assert row.has_succeeded
     assert row.command == "sparkctl abort --give-up"
-    _, ended = await run(up(bed.ctx(), bed.request().start()))
+    _, ended = await run(start_instance(bed.ctx(), bed.request().to_start_request()))
     assert ended.exit_code == 0, ended
 
 
 async def test_the_wreck_that_was_left_for_study_is_put_away(bed: Bed) -> None:
-    _, ended = await run(switch(bed.ctx(), bed.request(FAULT, rolls_back=False)))
+    _, ended = await run(switch_instance(bed.ctx(), bed.request(FAULT, rolls_back=False)))
     assert "sparkctl abort --give-up" in (ended.hint or "")
     for dry_run in (True, False):  # what it would do is not said where it would be refused
-        _, ended = await run(down(bed.ctx(), DownRequest(None, bed.nodes, frees=True, dry_run=dry_run)))
+        _, ended = await run(stop_instance(bed.ctx(), StopInstance(None, bed.nodes, frees=True, dry_run=dry_run)))
         assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
         assert "left for study" in (ended.message or "")
         assert "sparkctl abort --give-up" in (ended.hint or "")
-    _, ended = await run(give_up(bed.ctx(), bed.finish()))
+    _, ended = await run(abandon_switch(bed.ctx(), bed.finish()))
     assert ended.exit_code == 0, ended
     assert bed.all() == set()
     assert bed.journals == [None, None]
@@ -163,9 +167,9 @@ async def test_a_switch_that_was_left_is_given_up_at_its_step_and_nothing_of_oth
     beside = await bed.speech_beside()
     overrides = FAULT if step is SwitchStep.RESTORING else ()
     assert await bed.crash(
-        switch(bed.ctx(), bed.request(overrides)), lambda event: getattr(event, "step", None) is step
+        switch_instance(bed.ctx(), bed.request(overrides)), lambda event: getattr(event, "step", None) is step
     )
-    _, ended = await run(give_up(bed.ctx(), bed.finish()))
+    _, ended = await run(abandon_switch(bed.ctx(), bed.finish()))
     assert ended.exit_code == 0, ended
     assert bed.all() == beside
     assert bed.running() == {"orpheus-tts": beside}
@@ -174,33 +178,33 @@ async def test_a_switch_that_was_left_is_given_up_at_its_step_and_nothing_of_oth
 
 async def test_what_serves_is_not_given_up(bed: Bed) -> None:
     assert await bed.crash(
-        switch(bed.ctx(), bed.request()), lambda event: getattr(event, "step", None) is SwitchStep.CLEARING
+        switch_instance(bed.ctx(), bed.request()), lambda event: getattr(event, "step", None) is SwitchStep.CLEARING
     )
-    _, ended = await run(give_up(bed.ctx(), bed.finish()))
+    _, ended = await run(abandon_switch(bed.ctx(), bed.finish()))
     assert ended.exit_code == 6
     assert set(bed.running()) == {NEW}
 
 
 async def test_ctrl_c_on_the_way_back_says_where_it_was_left(bed: Bed) -> None:
     ctx = bed.ctx()
-    async with aclosing(switch(ctx, bed.request(FAULT))) as events:
+    async with aclosing(switch_instance(ctx, bed.request(FAULT))) as events:
         async for event in events:
             if isinstance(event, SwitchStepped) and event.step is SwitchStep.RESTORING:
                 ctx.interrupt.press()
-    assert isinstance(event, Ended)
+    assert isinstance(event, CommandEnded)
     assert f"the switch to {NEW} is left on its way back (restoring)" in (event.message or "")
-    left = next(one for one in History(bed.state).operations() if one.kind is Kind.SWITCH)
+    left = next(one for one in OperationHistory(bed.state).operations() if one.kind is OperationKind.SWITCH)
     assert left.verdict is not None
-    assert "is left on its way back" in why_words(left), "not the verdict alone"
-    _, ended = await run(resume(bed.ctx(), bed.finish()))
+    assert "is left on its way back" in describe_reason(left), "not the verdict alone"
+    _, ended = await run(resume_switch(bed.ctx(), bed.finish()))
     assert ended.exit_code == 0, ended
-    left = [one for one in History(bed.state).operations() if one.kind is Kind.SWITCH][-1]
-    assert "finished by sparkctl resume" in why_words(left)
+    left = [one for one in OperationHistory(bed.state).operations() if one.kind is OperationKind.SWITCH][-1]
+    assert "finished by sparkctl resume" in describe_reason(left)
 
 
 async def test_what_a_verdict_offers_is_said_for_after_the_switch_that_was_left(bed: Bed) -> None:
     """As long as its journal lies there the command would be refused."""
-    _, ended = await run(switch(bed.ctx(), bed.request(FAULT, rolls_back=False)))
+    _, ended = await run(switch_instance(bed.ctx(), bed.request(FAULT, rolls_back=False)))
     assert ended.verdict is not None
     assert (ended.verdict.edit, ended.verdict.again) == (None, None)
     *ways, last = (ended.hint or "").splitlines()
@@ -219,60 +223,60 @@ async def test_ctrl_c_before_anything_was_stopped_leaves_no_journal(bed: Bed) ->
 async def test_the_row_of_whom_another_overtook_keeps_what_that_one_wrote(bed: Bed) -> None:
     """And says of nothing that the other did that it was proved here."""
     seen = []
-    async with aclosing(switch(bed.ctx(), bed.request())) as events:
+    async with aclosing(switch_instance(bed.ctx(), bed.request())) as events:
         async for event in events:
             seen.append(event)
             if isinstance(event, SwitchStepped) and event.step is SwitchStep.CLEARING:
-                row = next(one for one in History(bed.state).operations() if one.kind is Kind.SWITCH)
+                row = next(one for one in OperationHistory(bed.state).operations() if one.kind is OperationKind.SWITCH)
                 assert row.outcome is None
-                (id_,) = {decode(text).id for text in bed.journals if text}
+                (id_,) = {decode_switch_journal(text).id for text in bed.journals if text}
                 for node in bed.sparks.nodes.values():
                     node.journal = None  # as another's resume leaves it
-                History(bed.state).settle(id_, "finished by sparkctl resume: it serves", 1.0)
-    assert isinstance(event, Ended)
+                OperationHistory(bed.state).close_operation(id_, "finished by sparkctl resume: it serves", 1.0)
+    assert isinstance(event, CommandEnded)
     assert event.exit_code == 6
     assert not [one for one in seen if isinstance(one, SwitchStepped) and one.step is SwitchStep.CLEARING and one.proof]
-    row = next(one for one in History(bed.state).operations() if one.kind is Kind.SWITCH)
+    row = next(one for one in OperationHistory(bed.state).operations() if one.kind is OperationKind.SWITCH)
     assert (row.outcome, row.ended, row.why) == ("interrupted", 1.0, "finished by sparkctl resume: it serves")
 
 
 async def test_whom_another_overtook_was_not_refused(bed: Bed) -> None:
-    async with aclosing(switch(bed.ctx(), bed.request())) as events:
+    async with aclosing(switch_instance(bed.ctx(), bed.request())) as events:
         async for event in events:
             if isinstance(event, SwitchStepped) and event.step is SwitchStep.RELEASING:
                 for node in bed.sparks.nodes.values():
                     node.journal = None
-    assert isinstance(event, Ended)
+    assert isinstance(event, CommandEnded)
     assert event.exit_code == 6
-    row = next(one for one in History(bed.state).operations() if one.kind is Kind.SWITCH)
+    row = next(one for one in OperationHistory(bed.state).operations() if one.kind is OperationKind.SWITCH)
     assert row.outcome == "interrupted"
 
 
 async def test_half_a_model_is_not_started_again(bed: Bed) -> None:
     """Its other rank is on a silent Spark: the plan says that there is no way back, and none is tried; it stops later."""
     await bed.sparks.sshd["spark2"].close()
-    seen, ended = await run(switch(bed.ctx(), bed.request(FAULT, keep_going=True)))
+    seen, ended = await run(switch_instance(bed.ctx(), bed.request(FAULT, keep_going=True)))
     (plan,) = [one.plan for one in seen if isinstance(one, SwitchPlanned)]
     assert plan.halves == (OLD,)
-    assert "there is no way back" in (kept(plan) or "")
+    assert "there is no way back" in (describe_rollback_window(plan) or "")
     assert ended.exit_code == 1
     assert f"{NEW} did not start; and {OLD} cannot be started again: its rank on spark2" in (ended.message or "")
     assert f"sparkctl up {OLD}" in (ended.hint or "")
     assert SwitchStep.RESTORING not in [one.step for one in seen if isinstance(one, SwitchStepped)]
     assert bed.journals == [None, None], "nothing is shut"
-    (owed,) = OwedStops(bed.state).all(bed.ctx().clock.now())
+    (owed,) = PendingStopFiles(bed.state).list_all(bed.ctx().clock.unix_time())
     assert (owed.node, owed.instance) == ("spark2", OLD)
 
 
 async def test_the_plan_of_a_switch_that_does_not_roll_back_promises_no_way_back(bed: Bed) -> None:
-    seen, _ = await run(switch(bed.ctx(), bed.request(rolls_back=False, dry_run=True)))
+    seen, _ = await run(switch_instance(bed.ctx(), bed.request(rolls_back=False, dry_run=True)))
     (plan,) = [one.plan for one in seen if isinstance(one, SwitchPlanned)]
-    assert "they stay stopped until sparkctl abort (--no-rollback)" in (kept(plan) or "")
+    assert "they stay stopped until sparkctl abort (--no-rollback)" in (describe_rollback_window(plan) or "")
 
 
 async def test_every_step_names_what_goes_also_where_another_goes_on_with_it(bed: Bed) -> None:
-    await run(switch(bed.ctx(), bed.request(FAULT, rolls_back=False)))
-    seen, _ = await run(abort(bed.ctx(), bed.finish()))
+    await run(switch_instance(bed.ctx(), bed.request(FAULT, rolls_back=False)))
+    seen, _ = await run(abort_switch(bed.ctx(), bed.finish()))
     steps_ = [one for one in seen if isinstance(one, SwitchStepped)]
     assert steps_
     assert {one.stops for one in steps_} == {(OLD,)}

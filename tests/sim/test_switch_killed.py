@@ -79,9 +79,9 @@ async def test_an_owner_who_stood_still_for_too_long_touches_nothing_of_the_next
                 if event["event"] == "switch" and event["step"] == "starting":
                     os.kill(process.pid, signal.SIGSTOP)
                     break
-        clock.go(100.0)
+        clock.set_rate(100.0)
         await eventually(lambda: not any(node.locks for node in bed.sparks.nodes.values()))
-        clock.go(1.0)
+        clock.set_rate(1.0)
         ended = await ada.run("abort")
         assert ended["exit_code"] == 0, ended
         assert bed.is_old()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.history import History
-from sparkctl.model.history import Kind
-from sparkctl.operations.switch import switch
+from sparkctl.core.history import OperationHistory
+from sparkctl.model.history import OperationKind
+from sparkctl.operations.switch import switch_instance
 from sparkctl.sim import SimulatedSparks
 from tests.sim.test_command import demo
 from tests.sim.test_switch import NEW, OLD, SPEED, Bed, divided, run
@@ -37,18 +37,18 @@ def test_what_the_plan_has_cautioned_of_is_not_told_again_by_the_start() -> None
 
 async def test_what_stays_on_the_spark_that_only_lost_something_is_named(bed: Bed) -> None:
     await bed.speech_beside()
-    _, ended = await run(switch(bed.ctx(), bed.request()))
+    _, ended = await run(switch_instance(bed.ctx(), bed.request()))
     assert ended.message == f"{NEW} serves on spark1 in place of {OLD}; orpheus-tts stays on spark2"
 
 
 async def test_a_switch_that_has_nothing_to_stop_is_a_start_in_the_history_and_nothing_beside(tmp_path: Path) -> None:
     async with SimulatedSparks("empty", speed=SPEED, decode_speed=200.0) as sparks:
         bed = Bed(sparks, tmp_path / "state")
-        _, ended = await run(switch(bed.ctx(), bed.request()))
+        _, ended = await run(switch_instance(bed.ctx(), bed.request()))
         assert ended.exit_code == 0, ended
-        (row,) = History(bed.state).operations()
-        assert (row.kind, row.instance, row.is_good) == (Kind.START, NEW, True)
-        assert History(bed.state).parts_of(row) == ()
-        _, ended = await run(switch(bed.ctx(), bed.request()))
+        (row,) = OperationHistory(bed.state).operations()
+        assert (row.kind, row.instance, row.has_succeeded) == (OperationKind.START, NEW, True)
+        assert OperationHistory(bed.state).parts_of(row) == ()
+        _, ended = await run(switch_instance(bed.ctx(), bed.request()))
         assert ended.exit_code == 0, "it runs already"
-        assert len(History(bed.state).operations()) == 1
+        assert len(OperationHistory(bed.state).operations()) == 1

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from sparkctl.core.config import load_config
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.model.events import Ended, Event, Found, Moved, Outcome, Warned
+from sparkctl.model.events import CommandEnded, Event, FindingReported, Outcome, TransferProgressed, WarningEmitted
 from sparkctl.model.finding import Severity
-from sparkctl.operations.measure_fabric import measure
-from sparkctl.operations.sync import SyncRequest, sync
-from sparkctl.sim import NodeOptions, SimulatedSparks
-from sparkctl.sim.node import Trouble
+from sparkctl.operations.measure_fabric import measure_fabric
+from sparkctl.operations.sync import TransferProfile, transfer_profile
+from sparkctl.sim import SimNodeOptions, SimulatedSparks
+from sparkctl.sim.node import NodeFault
 from tests.sim import clients
 from tests.sim.test_command import demo
 
@@ -26,69 +26,69 @@ PLACE = "/home/milo/models/MiniMax-M2.7-MXFP4"
 
 async def run(sparks: SimulatedSparks, tmp_path: Path, **changes: object) -> list[Event]:
     nodes = load_config(sparks.config_path).nodes
-    ctx = Context(History(tmp_path), "milo@laptop")
-    request = SyncRequest(ProfileLibrary().load("minimax-m27"), nodes[0], nodes[1:], **changes)  # type: ignore[arg-type]
-    async with aclosing(sync(ctx, request)) as events:
+    ctx = CommandContext(OperationHistory(tmp_path), "milo@laptop")
+    request = TransferProfile(ProfileLibrary().load("minimax-m27"), nodes[0], nodes[1:], **changes)  # type: ignore[arg-type]
+    async with aclosing(transfer_profile(ctx, request)) as events:
         return [event async for event in events]
 
 
-def ended(events: list[Event]) -> Ended:
+def ended(events: list[Event]) -> CommandEnded:
     last = events[-1]
-    assert isinstance(last, Ended)
+    assert isinstance(last, CommandEnded)
     return last
 
 
 async def test_a_model_that_is_missing_there_comes_over_the_cable(tmp_path: Path) -> None:
-    async with SimulatedSparks(options={"spark2": NodeOptions(missing=(PLACE,))}, **clients.FAST) as sparks:
+    async with SimulatedSparks(options={"spark2": SimNodeOptions(missing=(PLACE,))}, **clients.FAST) as sparks:
         events = await run(sparks, tmp_path, dry_run=True)
         assert ended(events).outcome is Outcome.PLANNED
         assert "over enp1s0f0np0 and enP2p1s0f0np0" in (ended(events).message or "")
         events = await run(sparks, tmp_path)
         end = ended(events)
         assert (end.outcome, end.exit_code) == (Outcome.DONE, 0), end
-        moved = [event for event in events if isinstance(event, Moved)]
+        moved = [event for event in events if isinstance(event, TransferProgressed)]
         assert moved[-1].done == moved[-1].total
-        assert not any(isinstance(event, Warned) for event in events)
+        assert not any(isinstance(event, WarningEmitted) for event in events)
         assert sparks.nodes["spark2"].options.missing == ()
         assert "already" in (ended(await run(sparks, tmp_path)).message or "")
 
 
 async def test_after_ctrl_c_it_goes_on_where_it_was(tmp_path: Path) -> None:
-    async with SimulatedSparks(options={"spark2": NodeOptions(missing=(PLACE,))}, speed=4.0) as sparks:
+    async with SimulatedSparks(options={"spark2": SimNodeOptions(missing=(PLACE,))}, speed=4.0) as sparks:
         nodes = load_config(sparks.config_path).nodes
-        ctx = Context(History(tmp_path), "milo@laptop")
-        request = SyncRequest(ProfileLibrary().load("minimax-m27"), nodes[0], nodes[1:])
+        ctx = CommandContext(OperationHistory(tmp_path), "milo@laptop")
+        request = TransferProfile(ProfileLibrary().load("minimax-m27"), nodes[0], nodes[1:])
         done, last = 0, None
-        async with aclosing(sync(ctx, request)) as events:
+        async with aclosing(transfer_profile(ctx, request)) as events:
             async for event in events:
                 last = event
-                if isinstance(event, Moved):
+                if isinstance(event, TransferProgressed):
                     done = event.done
                     if done > 5e9:
                         ctx.interrupt.press()
-        assert isinstance(last, Ended)
+        assert isinstance(last, CommandEnded)
         assert (last.outcome, last.exit_code) == (Outcome.INTERRUPTED, 130)
-        sparks.nodes["spark2"].pace.clock.go(20.0)
+        sparks.nodes["spark2"].pace.clock.set_rate(20.0)
         again = await run(sparks, tmp_path)
-        first = next(event for event in again if isinstance(event, Moved))
+        first = next(event for event in again if isinstance(event, TransferProgressed))
         assert first.done > 4e9
         assert ended(again).outcome is Outcome.DONE
 
 
 @pytest.mark.parametrize("kind", ["lacking_images", "other_images"])
 async def test_an_image_that_is_missing_or_another_there(tmp_path: Path, kind: str) -> None:
-    options = NodeOptions(**{kind: ("eugr-vllm:latest",)})  # type: ignore[arg-type]
+    options = SimNodeOptions(**{kind: ("eugr-vllm:latest",)})  # type: ignore[arg-type]
     async with SimulatedSparks(options={"spark2": options}, **clients.FAST) as sparks:
         events = await run(sparks, tmp_path)
         assert ended(events).outcome is Outcome.DONE
         assert "the image is sha256:" in (ended(events).message or "")
-        assert {event.what for event in events if isinstance(event, Moved)} == {"image eugr-vllm:latest"}
+        assert {event.what for event in events if isinstance(event, TransferProgressed)} == {"image eugr-vllm:latest"}
         one, two = (node.images.id_of("eugr-vllm:latest") for node in sparks.nodes.values())
         assert one == two
 
 
 async def test_a_full_disk_there_is_refused(tmp_path: Path) -> None:
-    options = NodeOptions(missing=(PLACE,), troubles=frozenset({Trouble.FULL_DISK}))
+    options = SimNodeOptions(missing=(PLACE,), troubles=frozenset({NodeFault.FULL_DISK}))
     async with SimulatedSparks(options={"spark2": options}, **clients.FAST) as sparks:
         events = await run(sparks, tmp_path)
     assert ended(events).outcome is Outcome.REFUSED
@@ -97,12 +97,14 @@ async def test_a_full_disk_there_is_refused(tmp_path: Path) -> None:
 
 
 async def test_several_targets_and_variables_that_nobody_has_set(tmp_path: Path) -> None:
-    options = {name: NodeOptions(missing=(PLACE,)) for name in ("spark2", "spark3")}
+    options = {name: SimNodeOptions(missing=(PLACE,)) for name in ("spark2", "spark3")}
     async with SimulatedSparks(nodes=("spark1", "spark2", "spark3"), options=options, **clients.FAST) as sparks:
         nodes = load_config(sparks.config_path).nodes
         profile = ProfileLibrary().load("minimax-m27", overrides=("env.HF_TOKEN=${NOBODY_SET_THIS}",))
-        request = SyncRequest(profile, nodes[0], nodes[1:])
-        async with aclosing(sync(Context(History(tmp_path), "milo@laptop"), request)) as events:
+        request = TransferProfile(profile, nodes[0], nodes[1:])
+        async with aclosing(
+            transfer_profile(CommandContext(OperationHistory(tmp_path), "milo@laptop"), request)
+        ) as events:
             end = ended([event async for event in events])
         assert end.outcome is Outcome.DONE
         assert [line.split(" after ")[0] for line in (end.message or "").splitlines()] == [
@@ -115,29 +117,35 @@ async def test_several_targets_and_variables_that_nobody_has_set(tmp_path: Path)
 async def test_a_profile_whose_model_lies_nowhere_that_is_known(tmp_path: Path) -> None:
     async with SimulatedSparks(**clients.FAST) as sparks:
         nodes = load_config(sparks.config_path).nodes
-        ctx = Context(History(tmp_path), "milo@laptop")
+        ctx = CommandContext(OperationHistory(tmp_path), "milo@laptop")
         profile = ProfileLibrary().load("qwen36", overrides=("model.path=somebody/model", "mounts=[/data:/data]"))
         profile = replace(profile, args=tuple(one for one in profile.args if one[0] != "model-path"))
-        async with aclosing(sync(ctx, SyncRequest(profile, nodes[0], nodes[1:]))) as events:
+        async with aclosing(transfer_profile(ctx, TransferProfile(profile, nodes[0], nodes[1:]))) as events:
             seen = [event async for event in events]
         assert ended(seen).outcome is Outcome.DONE
-        assert any(isinstance(one, Warned) and "the image alone" in one.message for one in seen)
-        async with aclosing(sync(ctx, SyncRequest(profile, nodes[0], nodes[1:], image=False))) as events:
+        assert any(isinstance(one, WarningEmitted) and "the image alone" in one.message for one in seen)
+        async with aclosing(
+            transfer_profile(ctx, TransferProfile(profile, nodes[0], nodes[1:], image=False))
+        ) as events:
             assert ended([event async for event in events]).outcome is Outcome.REFUSED
 
 
 @pytest.mark.parametrize("names", [("spark1", "spark2"), ("spark1", "spark2", "spark3")])
 async def test_the_lanes_between_them_are_measured(tmp_path: Path, names: tuple[str, ...]) -> None:
     async with SimulatedSparks(nodes=names, **clients.FAST) as sparks:
-        ctx = Context(History(tmp_path), "milo@laptop")
-        async with aclosing(measure(ctx, load_config(sparks.config_path).nodes)) as events:
+        ctx = CommandContext(OperationHistory(tmp_path), "milo@laptop")
+        async with aclosing(measure_fabric(ctx, load_config(sparks.config_path).nodes)) as events:
             seen = [event async for event in events]
     assert ended(seen).outcome is Outcome.DONE
     pairs = len(names) * (len(names) - 1) // 2
-    rates = [one for one in seen if isinstance(one, Found) and any(figure.name == "rate" for figure in one.evidence)]
+    rates = [
+        one
+        for one in seen
+        if isinstance(one, FindingReported) and any(figure.name == "rate" for figure in one.evidence)
+    ]
     assert len(rates) == 5 * pairs
     assert all(one.severity is Severity.GOOD for one in rates), rates
-    note = next(one.message for one in seen if isinstance(one, Found) and one.severity is Severity.NOTE)
+    note = next(one.message for one in seen if isinstance(one, FindingReported) and one.severity is Severity.NOTE)
     assert f"{5 * pairs} measurements" in note
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.model.events import Ended, Outcome, SwitchStepped
+from sparkctl.model.events import CommandEnded, Outcome, SwitchStepped
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch import SwitchStep
-from sparkctl.operations.status import status
-from sparkctl.operations.switch import switch
-from sparkctl.operations.switch_finish import abort, resume
-from sparkctl.operations.up import up
+from sparkctl.operations.status import read_node_statuses
+from sparkctl.operations.switch import switch_instance
+from sparkctl.operations.switch_finish import abort_switch, resume_switch
+from sparkctl.operations.up import start_instance
 from sparkctl.sim import SimulatedSparks
 from tests.sim.test_guard import ctx as ctx
 from tests.sim.test_guard import request
@@ -47,7 +47,7 @@ async def bed(tmp_path: Path) -> AsyncGenerator[Bed, None]:
 @pytest.mark.parametrize("more", [{}, {"detach": True}, {"dry_run": True}])
 async def test_a_start_without_a_way_to_its_port_makes_no_container(sparks, ctx, more) -> None:  # type: ignore[no-untyped-def]
     forward(sparks, allowed=False)
-    _, ended = await run(up(ctx, request(sparks, **more)))
+    _, ended = await run(start_instance(ctx, request(sparks, **more)))
     assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
     assert "does not forward TCP connections to 127.0.0.1:" in (ended.message or "")
     assert "AllowTcpForwarding yes" in (ended.hint or "")
@@ -56,19 +56,19 @@ async def test_a_start_without_a_way_to_its_port_makes_no_container(sparks, ctx,
 
 
 async def test_what_runs_already_is_asked_in_a_session(sparks, ctx) -> None:  # type: ignore[no-untyped-def]
-    _, ended = await run(up(ctx, request(sparks)))
+    _, ended = await run(start_instance(ctx, request(sparks)))
     assert ended.exit_code == 0
     forward(sparks, allowed=False)
-    _, ended = await run(up(ctx, request(sparks)))
+    _, ended = await run(start_instance(ctx, request(sparks)))
     assert ended.exit_code == 0, ended
     assert "already runs" in (ended.message or "")
-    (view,) = await status(ctx, request(sparks).nodes)
+    (view,) = await read_node_statuses(ctx, request(sparks).nodes)
     assert [one.phase for one in view.instances] == [Phase.READY]
 
 
 async def test_a_switch_finds_it_while_the_old_one_serves(bed: Bed) -> None:
     forward(bed.sparks, allowed=False)
-    seen, ended = await run(switch(bed.ctx(), bed.request()))
+    seen, ended = await run(switch_instance(bed.ctx(), bed.request()))
     assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
     assert "AllowTcpForwarding yes" in (ended.hint or "")
     assert steps(seen) == [SwitchStep.CHECKING]
@@ -76,22 +76,22 @@ async def test_a_switch_finds_it_while_the_old_one_serves(bed: Bed) -> None:
     assert bed.journals == [None, None]
 
 
-@pytest.mark.parametrize("verb", [resume, abort])
+@pytest.mark.parametrize("verb", [resume_switch, abort_switch])
 async def test_the_way_back_ends_where_the_old_one_serves(bed: Bed, verb) -> None:  # type: ignore[no-untyped-def]
     """sshd's configuration changed in the middle of a switch: the old one serves again, and the journal does not stay."""
     restored = False
-    async with aclosing(switch(bed.ctx(), bed.request(FAULT))) as events:
+    async with aclosing(switch_instance(bed.ctx(), bed.request(FAULT))) as events:
         async for event in events:
             if isinstance(event, SwitchStepped) and event.step is SwitchStep.UNDOING and event.proof is not None:
                 restored = True
                 forward(bed.sparks, allowed=False)
                 for sshd in bed.sparks.sshd.values():
-                    sshd.cut()
+                    sshd.drop_connections()
                 break
     assert restored
     assert any(bed.journals)
     _, ended = await run(verb(bed.ctx(), bed.finish()))
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, CommandEnded)
     assert ended.exit_code == 0, ended
     assert f"{OLD} serves again" in (ended.message or "")
     assert bed.is_old()

@@ -10,78 +10,80 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.core.paths import shipped_profiles_dir
-from sparkctl.core.planning import plan
+from sparkctl.core.planning import build_launch_plan
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.errors import ImageMissing, NameTaken, NoGpuRuntime, NoSuchContainer
+from sparkctl.errors import ContainerNameInUse, ContainerNotFound, GpuRuntimeMissing, ImageNotFound
 from sparkctl.model.container import ContainerState
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import LaunchPlan
-from sparkctl.sim import NodeOptions, SimulatedSparks
-from sparkctl.wire.docker import Docker
-from sparkctl.wire.link import Link
-from sparkctl.wire.open import open_link
+from sparkctl.sim import SimNodeOptions, SimulatedSparks
+from sparkctl.wire.docker import DockerClient
+from sparkctl.wire.link import NodeConnection
+from sparkctl.wire.open import open_connection
 from tests.sim import clients
 
 
-def _link(sparks: SimulatedSparks, name: str) -> Link:
+def _link(sparks: SimulatedSparks, name: str) -> NodeConnection:
     words = {"user": "milo", "port": sparks.ports[name], "identity": str(sparks.identity)}
-    return open_link(Node(NodeName(name), "127.0.0.1", known_hosts=str(sparks.known_hosts), **words))
+    return open_connection(Node(NodeName(name), "127.0.0.1", known_hosts=str(sparks.known_hosts), **words))
 
 
 def _plan(profile: str = "qwen36") -> LaunchPlan:
     loaded = ProfileLibrary(user=shipped_profiles_dir()).load(profile)
     node = Node(NodeName("spark1"), "127.0.0.1")
-    return plan(loaded, node, home="/home/milo", operator="t", environ={}, engine=engines.load(loaded.engine))
+    return build_launch_plan(
+        loaded, node, home="/home/milo", operator="t", environ={}, engine=engines.load_engine(loaded.engine)
+    )
 
 
 @pytest.fixture
-async def docker(sparks: SimulatedSparks) -> AsyncIterator[Docker]:
+async def docker(sparks: SimulatedSparks) -> AsyncIterator[DockerClient]:
     """spark1's Docker through sparkctl's own layer."""
     link = _link(sparks, "spark1")
     await link.connect()
-    opened = Docker(link)
+    opened = DockerClient(link)
     yield opened
     await opened.aclose()
     await link.close()
 
 
 @pytest.mark.parametrize("profile", ["qwen36", "qwen36-ngram", "qwen36-vllm", "orpheus-tts"])
-async def test_a_profile_runs_and_ends(profile: str, docker: Docker, sparks: SimulatedSparks) -> None:
+async def test_a_profile_runs_and_ends(profile: str, docker: DockerClient, sparks: SimulatedSparks) -> None:
     wanted = _plan(profile)
     made = await docker.create(wanted)
     await docker.start(made)
     process = sparks.docker["spark1"].running[made]
     await clients.eventually(process.ready.is_set)
-    seen = await docker.inspect(wanted.container_name)
-    assert (seen.id, seen.state, seen.is_ours) == (made, ContainerState.RUNNING, True)
+    seen = await docker.inspect_container(wanted.container_name)
+    assert (seen.id, seen.state, seen.is_managed) == (made, ContainerState.RUNNING, True)
     assert sparks.nodes["spark1"].ports.keys() == {wanted.port}
-    assert [one.name for one in await docker.list()] == [wanted.container_name]
+    assert [one.name for one in await docker.list_containers()] == [wanted.container_name]
     await docker.stop(made, 10)
-    assert (await docker.inspect(made)).state is ContainerState.EXITED
+    assert (await docker.inspect_container(made)).state is ContainerState.EXITED
     await docker.remove(made)
-    assert await docker.list() == ()
+    assert await docker.list_containers() == ()
 
 
-async def test_refusals_have_their_classes(docker: Docker) -> None:
-    with pytest.raises(ImageMissing):
+async def test_refusals_have_their_classes(docker: DockerClient) -> None:
+    with pytest.raises(ImageNotFound):
         await docker.create(replace(_plan(), image="missing:1"))
-    assert await docker.image("missing:1") is None
+    assert await docker.inspect_image("missing:1") is None
     await docker.create(_plan())
-    with pytest.raises(NameTaken):
+    with pytest.raises(ContainerNameInUse):
         await docker.create(_plan())
-    with pytest.raises(NoSuchContainer):
-        await docker.inspect("nobody")
+    with pytest.raises(ContainerNotFound):
+        await docker.inspect_container("nobody")
 
 
 async def test_no_gpu_runtime_has_its_class(tmp_path: Path) -> None:
-    options = {"spark2": NodeOptions(gpu_runtime=False)}
+    options = {"spark2": SimNodeOptions(gpu_runtime=False)}
     async with SimulatedSparks(**clients.FAST, options=options) as sparks:
         link = _link(sparks, "spark2")
         await link.connect()
-        docker = Docker(link)
+        docker = DockerClient(link)
         made = await docker.create(_plan())
-        with pytest.raises(NoGpuRuntime):
+        with pytest.raises(GpuRuntimeMissing):
             await docker.start(made)
-        assert (await docker.inspect(made)).state is ContainerState.CREATED
+        assert (await docker.inspect_container(made)).state is ContainerState.CREATED
         await docker.aclose()
         await link.close()

@@ -12,31 +12,31 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from sparkctl.cli.commands import CommandLine as Grammar
+from sparkctl.cli.commands import CommandLineParser as Grammar
 from sparkctl.core.config import load_config
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
-from sparkctl.model.ask import Asker
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
+from sparkctl.model.ask import Prompter
 from sparkctl.model.node import Node
 from sparkctl.sim import SimulatedSparks
-from sparkctl.tui.app import Panel
-from sparkctl.tui.setup import Setup
-from sparkctl.tui.sheet import Sheet
+from sparkctl.tui.app import PanelApp
+from sparkctl.tui.setup import PanelOptions
+from sparkctl.tui.sheet import TextSurface
 
 Driver = Pilot[tuple[str, ...]]
 PATIENCE = 60.0  # seconds: a test that passes never waits so long, however slow the machine
 
 
-def setup(nodes: tuple[Node, ...], state: Path, **more: Any) -> Setup:
-    def context(asker: Asker) -> Context:
-        return Context(History(state), "tester", asker=asker)
+def setup(nodes: tuple[Node, ...], state: Path, **more: Any) -> PanelOptions:
+    def context(asker: Prompter) -> CommandContext:
+        return CommandContext(OperationHistory(state), "tester", asker=asker)
 
-    return Setup(nodes, context, **more)
+    return PanelOptions(nodes, context, **more)
 
 
 @asynccontextmanager
-async def opened(made: Setup, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Driver]:
-    async with Panel(made).run_test(size=size, notifications=True) as pilot:
+async def opened(made: PanelOptions, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Driver]:
+    async with PanelApp(made).run_test(size=size, notifications=True) as pilot:
         yield pilot
 
 
@@ -60,7 +60,9 @@ def on_sparks(
 
 def screen(pilot: Driver) -> str:
     """What is on the screen that is seen, sheet by sheet, as bare text."""
-    return "\n".join(line for sheet in pilot.app.screen.query(Sheet) if sheet.display for line in sheet.shown)
+    return "\n".join(
+        line for sheet in pilot.app.screen.query(TextSurface) if sheet.display for line in sheet.plain_lines
+    )
 
 
 def toasts(pilot: Driver) -> list[str]:

@@ -13,15 +13,15 @@ import pytest
 from sparkctl.core import paths
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.model.node import NodeName
-from sparkctl.model.verdict import Edit, Evidence
+from sparkctl.model.verdict import Evidence, FieldChange
 from sparkctl.sim import SimulatedSparks
-from sparkctl.tui.app import Panel
+from sparkctl.tui.app import PanelApp
 from sparkctl.tui.log_view import LogView
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, holds, on_sparks, screen, until
 from tests.tui.test_instance import log, type_line
 
-EDIT = Edit("args.mem-fraction-static", "0.74", "0.82", is_first_try=True)
+EDIT = FieldChange("args.mem-fraction-static", "0.74", "0.82", is_first_try=True)
 AGAIN = f"sparkctl up qwen36 --node spark1 --set {EDIT.setting}"
 
 
@@ -38,12 +38,14 @@ async def failed(
         await type_line(pilot, "up qwen36 --node spark1")
         await until(pilot, "✕ failed")
         app = pilot.app
-        assert isinstance(app, Panel)
+        assert isinstance(app, PanelApp)
         assert app.room is not None
-        end = app.room.bridge.ends[NodeName("spark1"), "qwen36"]
+        end = app.room.bridge.start_results[NodeName("spark1"), "qwen36"]
         assert end.verdict is not None
         proofs = (*end.verdict.evidence, Evidence("a", "log", 8), Evidence("b", "log", 3))
-        app.room.bridge.learn(replace(end, verdict=replace(end.verdict, evidence=proofs, edit=EDIT, again=AGAIN)))
+        app.room.bridge.set_start_result(
+            replace(end, verdict=replace(end.verdict, evidence=proofs, edit=EDIT, again=AGAIN))
+        )
         await pilot.press("enter")
         await until(pilot, "copy verdict")
         yield pilot, sparks

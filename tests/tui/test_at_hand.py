@@ -11,7 +11,7 @@ import pytest
 
 from sparkctl.core.actions import ACTIONS, LOGS
 from sparkctl.sim import SimulatedSparks
-from sparkctl.tui.app import Panel
+from sparkctl.tui.app import PanelApp
 from sparkctl.tui.log_view import LogView
 from sparkctl.tui.screen import PanelScreen
 from tests.sim.clients import FAST
@@ -20,7 +20,7 @@ from tests.tui.driving import Driver, black_hole, holds, on_sparks, opened, scre
 
 def place(pilot: Driver) -> str:
     assert isinstance(pilot.app.screen, PanelScreen)
-    return pilot.app.screen.PLACE
+    return pilot.app.screen.SCREEN_ID
 
 
 async def test_numbers_are_the_views_from_every_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +228,7 @@ async def test_ctrl_q_ends_the_panel_from_everywhere(
         await pilot.pause()
         await pilot.press("ctrl+q")
         panel = pilot.app
-        assert isinstance(panel, Panel)
+        assert isinstance(panel, PanelApp)
         await until(pilot, lambda _: panel._leaving)
     assert pilot.app.return_value
 
@@ -239,12 +239,12 @@ async def test_plus_and_minus_are_how_often_the_sparks_are_read(
     async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("○ nothing runs") == 2)
         panel = pilot.app
-        assert isinstance(panel, Panel)
+        assert isinstance(panel, PanelApp)
         assert panel.room is not None
         said = set[str]()  # one thing at a time stands there
         for key, seconds in zip("---+++++", (5, 10, 10, 5, 2, 1, 0.5, 0.5), strict=True):
             await pilot.press(key)
-            assert panel.room.crew.every == seconds
+            assert panel.room.supervisor.every == seconds
             await pilot.pause()
             said.update(one.message for one in pilot.app._notifications)
         assert "the Sparks are read every 5 s; every second while something loads" in said
@@ -252,7 +252,7 @@ async def test_plus_and_minus_are_how_often_the_sparks_are_read(
         store, node, times = panel.room.bridge.store, panel.names[0], set[float]()
 
         def comes_often(_: str) -> bool:
-            if (sample := store.last(node).sample) is not None:
+            if (sample := store.get_last_known_view(node).sample) is not None:
                 times.add(sample.time)
             latest = sorted(times)[-3:]
             return len(latest) == 3 and latest[-1] - latest[0] < 1.6

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.cli.commands import CommandLine as Grammar
+from sparkctl.cli.commands import CommandLineParser as Grammar
 from sparkctl.core.config import load_config
-from sparkctl.model.events import Event, Examined, Found, NodeStateChanged
+from sparkctl.model.events import CheckCompleted, Event, FindingReported, NodeStateChanged
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
-from sparkctl.tui.app import Panel
-from sparkctl.tui.setup import Setup
+from sparkctl.sim import SimNodeOptions, SimulatedSparks, SudoRule
+from sparkctl.tui.app import PanelApp
+from sparkctl.tui.setup import PanelOptions
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, black_hole, holds, on_sparks, opened, screen, setup, toasts, until
 
@@ -25,9 +25,12 @@ from tests.tui.driving import Driver, black_hole, holds, on_sparks, opened, scre
 async def test_what_was_found_in_a_recording_is_here_as_of_the_moment_that_is_shown(tmp_path: Path) -> None:
     """Also three findings of one check; and none before it was made, where somebody goes back."""
     node, when = NodeName("spark1"), 1777672000.0
-    disks = [Found(when + 25 + at, node, "disk", Severity.GOOD, f"enough for {name}") for at, name in enumerate("abc")]
+    disks = [
+        FindingReported(when + 25 + at, node, "disk", Severity.GOOD, f"enough for {name}")
+        for at, name in enumerate("abc")
+    ]
     events: tuple[Event, ...] = (
-        NodeStateChanged(when, node, NodeState.OK), *disks, Examined(when + 40, node, 20.0),
+        NodeStateChanged(when, node, NodeState.OK), *disks, CheckCompleted(when + 40, node, 20.0),
     )  # fmt: skip
     async with opened(setup((), tmp_path, recording=lambda: (events, 1.0)), (100, 30)) as pilot:
         await until(pilot, "recording 0:00 of 0:40")
@@ -43,10 +46,10 @@ async def test_what_was_found_in_a_recording_is_here_as_of_the_moment_that_is_sh
 def is_short_of_room(pilot: Driver, node: str) -> None:
     """Let the store be told what a follower tells of a load in a full page cache."""
     panel = pilot.app
-    assert isinstance(panel, Panel)
+    assert isinstance(panel, PanelApp)
     assert panel.room is not None
-    panel.room.bridge.take(
-        Found(
+    panel.room.bridge.apply_event(
+        FindingReported(
             time.time(), NodeName(node), "page-cache", Severity.WARNING, "page cache takes the room of a load",
             f"sparkctl drop-caches --node {node}",
         )
@@ -71,7 +74,7 @@ async def silent() -> AsyncIterator[Node]:
 async def test_all_sparks_are_examined_the_worst_comes_first_and_its_remedy_is_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {"spark2": NodeOptions(sudo=Sudo.PASSWORD)}
+    options = {"spark2": SimNodeOptions(sudo=SudoRule.PASSWORD)}
     async with (
         SimulatedSparks("two-stacks", **FAST, options=options) as sparks,
         on_sparks(sparks, tmp_path, monkeypatch) as pilot,
@@ -155,7 +158,7 @@ async def test_a_spark_that_does_not_answer_holds_up_no_other_and_is_asked_again
             await _holds_up_nobody(made)
 
 
-async def _holds_up_nobody(made: Setup) -> None:
+async def _holds_up_nobody(made: PanelOptions) -> None:
     async with opened(made, (100, 40)) as pilot:
         await until(pilot, lambda text: text.count("● ready") == 2)
         await pilot.press("exclamation_mark")

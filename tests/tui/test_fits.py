@@ -10,7 +10,7 @@ from textual.widgets import Input
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.model.events import ContainersListed
 from sparkctl.sim import SimulatedSparks
-from sparkctl.tui.app import Panel
+from sparkctl.tui.app import PanelApp
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, black_hole, on_sparks, opened, screen, setup, until
 from tests.tui.test_profiles import select
@@ -86,11 +86,11 @@ async def test_an_answer_for_others_than_stand_there_now_is_no_answer(
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("● ready") == 2)
         panel = pilot.app
-        assert isinstance(panel, Panel)
+        assert isinstance(panel, PanelApp)
         assert panel.room is not None
         room, node, one = panel.room, panel.names[0], ProfileLibrary().load("qwen36")
         await pilot.press("u")
         await until(pilot, lambda text: "✓ fits" in text and "▲ stop first" in text)
-        await until(pilot, lambda _: room.fits.of(one, node) is not None)
-        room.bridge.take(ContainersListed(room.now(), node, ()))
-        assert room.fits.of(one, node) is None, "it was counted beside an engine that is gone"
+        await until(pilot, lambda _: room.fits.get_estimate(one, node) is not None)
+        room.bridge.apply_event(ContainersListed(room.now(), node, ()))
+        assert room.fits.get_estimate(one, node) is None, "it was counted beside an engine that is gone"

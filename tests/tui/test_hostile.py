@@ -14,7 +14,7 @@ from sparkctl.model.container import ContainerState
 from sparkctl.model.events import (
     ContainersListed,
     Event,
-    Found,
+    FindingReported,
     LogArrived,
     MemorySampled,
     NodeStateChanged,
@@ -23,7 +23,7 @@ from sparkctl.model.events import (
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.log import LogLine
-from sparkctl.model.memory import Memory
+from sparkctl.model.memory import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from tests.tui.driving import holds, opened, setup
@@ -36,7 +36,7 @@ TEXT = st.one_of(
     st.sampled_from(HOSTILE), st.text(max_size=40), st.binary(max_size=40).map(lambda b: b.decode("latin-1"))
 )
 NODE = NodeName("spark1")
-MEMORY = Memory(128 << 30, 40 << 30, 10 << 30, 30 << 30, 16 << 30, 16 << 30)
+MEMORY = MemoryReading(128 << 30, 40 << 30, 10 << 30, 30 << 30, 16 << 30, 16 << 30)
 
 
 @st.composite
@@ -59,7 +59,7 @@ def said(draw: st.DrawFn) -> Event:
         )
     if which == 3:
         kind = draw(st.sampled_from(list(FindingKind)))
-        return Found(2.0, NODE, kind.value, Severity.PROBLEM, draw(TEXT), draw(TEXT), draw(TEXT))
+        return FindingReported(2.0, NODE, kind.value, Severity.PROBLEM, draw(TEXT), draw(TEXT), draw(TEXT))
     if which == 4:
         return MemorySampled(2.0, NODE, MEMORY)
     return LogArrived(2.0, NODE, draw(TEXT), (LogLine("2026-05-01T00:00:00Z", draw(TEXT), 1),))

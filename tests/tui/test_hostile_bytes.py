@@ -23,13 +23,13 @@ from hypothesis import strategies as st
 from textual.driver import Driver
 from textual.drivers.headless_driver import HeadlessDriver
 
-from sparkctl.cli.commands import CommandLine as Grammar
+from sparkctl.cli.commands import CommandLineParser as Grammar
 from sparkctl.core.config import load_config
 from sparkctl.sim import SimulatedSparks, sshd
-from sparkctl.sim.http import Handler, Reply, Request
+from sparkctl.sim.http import RequestHandler, SimHttpReply, SimHttpRequest
 from sparkctl.sim.node import SimNode
-from sparkctl.sim.shell import Streams, run
-from sparkctl.tui.app import Panel
+from sparkctl.sim.shell import CommandStreams, run_command
+from sparkctl.tui.app import PanelApp
 from tests.tui.driving import Driver as Pilot
 from tests.tui.driving import holds, setup
 
@@ -103,13 +103,15 @@ class Spoilt:
 @contextmanager
 def lying(liar: Liar) -> Iterator[None]:
     """Every simulated Spark lies, in all that leaves it."""
-    attendant = sshd._attendant
+    attendant = sshd._build_forward_handler
 
-    async def spoilt_run(node: SimNode, line: str, streams: Streams) -> int:
-        return await run(node, line, Streams(streams.stdin, Spoilt(liar, streams.stdout), Spoilt(liar, streams.stderr)))
+    async def spoilt_run(node: SimNode, line: str, streams: CommandStreams) -> int:
+        return await run_command(
+            node, line, CommandStreams(streams.stdin, Spoilt(liar, streams.stdout), Spoilt(liar, streams.stderr))
+        )
 
-    def spoilt_attendant(handler: Handler, server: str) -> sshd.Attendant:
-        async def handle(request: Request) -> Reply:
+    def spoilt_attendant(handler: RequestHandler, server: str) -> sshd.ForwardHandler:
+        async def handle(request: SimHttpRequest) -> SimHttpReply:
             reply = await handler(request)
             return replace(reply, body=liar.said(reply.body))
 
@@ -136,7 +138,7 @@ class Collected(HeadlessDriver):
         self.written.append(data.encode())
 
 
-class Watched(Panel):
+class Watched(PanelApp):
     """The panel on such a driver."""
 
     def _build_driver(self, headless: bool, inline: bool, mouse: bool, size: tuple[int, int] | None) -> Driver:
@@ -169,10 +171,13 @@ async def walked(liar: Liar, size: tuple[int, int]) -> tuple[bytes, set[str]]:
                 return b"".join(panel._driver.written), seen
 
 
-async def _walk(pilot: Pilot, panel: Panel) -> set[str]:
-    await holds(pilot, lambda: panel.situation().instance is not None)
+async def _walk(pilot: Pilot, panel: PanelApp) -> set[str]:
+    await holds(pilot, lambda: panel.build_action_context().instance is not None)
     await holds(
-        pilot, lambda: panel.room is not None and panel.room.bridge.store.last(panel.names[0]).sample is not None
+        pilot,
+        lambda: (
+            panel.room is not None and panel.room.bridge.store.get_last_known_view(panel.names[0]).sample is not None
+        ),
     )
     seen = set()
     for key in WALK.split():

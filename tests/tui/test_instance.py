@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
-from sparkctl.cli.commands import CommandLine as Grammar
+from sparkctl.cli.commands import CommandLineParser as Grammar
 from sparkctl.sim import SimulatedSparks
 from sparkctl.tui.log_view import LogView
 from tests.sim.clients import FAST

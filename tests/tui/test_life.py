@@ -14,26 +14,26 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.cli.panel import _Reload
+from sparkctl.cli.panel import _ConfigReloader
 from sparkctl.core.config import load_config
-from sparkctl.core.context import Context
+from sparkctl.core.context import CommandContext
 from sparkctl.core.faults import InvalidFile
-from sparkctl.core.history import History
-from sparkctl.core.recording import read
+from sparkctl.core.history import OperationHistory
+from sparkctl.core.recording import read_recording
 from sparkctl.errors import InvalidInput
 from sparkctl.model.events import NodeStateChanged, SampleArrived
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.sample import Sample
 from sparkctl.operations.following import follow
-from sparkctl.operations.following.follow import Follower
-from sparkctl.operations.top import watch
-from sparkctl.present.changes import Teller
+from sparkctl.operations.following.follow import NodeMonitor
+from sparkctl.operations.top import watch_load_views
+from sparkctl.present.changes import ChangeReporter
 from sparkctl.sim import SimulatedSparks
-from sparkctl.tui.app import Panel
-from sparkctl.tui.bridge import Bridge
+from sparkctl.tui.app import PanelApp
+from sparkctl.tui.bridge import RepaintScheduler
 from sparkctl.tui.keyboard import UNBIDDEN
-from sparkctl.tui.room import Room
-from sparkctl.tui.sheet import Sheet
+from sparkctl.tui.room import PanelController
+from sparkctl.tui.sheet import TextSurface
 from tests.sim.clients import FAST
 from tests.tui.driving import PATIENCE, black_hole, holds, on, on_sparks, opened, screen, setup, toasts, until
 
@@ -88,7 +88,7 @@ async def test_a_panel_that_is_left_before_it_knows_a_node_follows_none(tmp_path
 
 
 async def test_a_recording_is_shown_with_the_same_screen_and_nothing_is_asked(recording: Path, tmp_path: Path) -> None:
-    events = tuple(read(recording))
+    events = tuple(read_recording(recording))
     async with opened(setup((), tmp_path, recording=lambda: (events, 50.0))) as pilot:
         shown = await until(pilot, lambda text: text.count("● ready") == 2)
         assert "recording" in shown.splitlines()[0]
@@ -123,7 +123,7 @@ def test_options_of_the_panel_do_not_go_with_a_verb() -> None:
 async def test_a_config_that_is_saved_is_taken_in_and_one_with_faults_is_not(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(json.dumps({"nodes": [{"name": "one", "host": "192.0.2.1"}]}))
-    made = setup(load_config(path).nodes, tmp_path, reload=_Reload(path))
+    made = setup(load_config(path).nodes, tmp_path, reload=_ConfigReloader(path))
     async with opened(made) as pilot:
         await until(pilot, "one ")
         path.write_text("nodes: [{name: one, host: 192.0.2.1}, {name: two, host: 192.0.2.2}]\nkeys: {help: f2}\n")
@@ -148,7 +148,7 @@ async def test_a_config_that_is_saved_is_taken_in_and_one_with_faults_is_not(tmp
 async def test_a_config_that_is_gone_or_empty_for_a_while_is_no_empty_config(tmp_path: Path) -> None:
     path, aside = tmp_path / "config.yaml", tmp_path / "aside"
     path.write_text("nodes: [{name: one, host: 192.0.2.1}]\n")
-    reload = _Reload(path)
+    reload = _ConfigReloader(path)
     path.rename(aside)
     assert reload() is None, "an editor may be about to put it back"
     aside.rename(path)
@@ -162,7 +162,7 @@ async def test_a_config_that_is_gone_or_empty_for_a_while_is_no_empty_config(tmp
     back = reload()
     assert back is not None
     assert [node.name for node in back.nodes] == ["one"]
-    async with opened(setup(back.nodes, tmp_path, reload=_Reload(path))) as pilot:
+    async with opened(setup(back.nodes, tmp_path, reload=_ConfigReloader(path))) as pilot:
         await until(pilot, "one ")
         path.write_text("")
         assert "one " in await until(pilot, "config has faults")
@@ -173,14 +173,14 @@ async def test_a_config_that_is_gone_or_empty_for_a_while_is_no_empty_config(tmp
 async def test_a_verb_on_a_spark_that_never_was_away_does_not_say_that_it_answers(tmp_path: Path) -> None:
     one = NodeName("one")
     sample = SampleArrived(2.0, one, Sample(1, 2.0, 2.0), "boot")
-    bridge = Bridge([one], lambda: 0.0, lambda: None)
+    bridge = RepaintScheduler([one], lambda: 0.0, lambda: None)
     for event in (sample, NodeStateChanged(3.0, one, NodeState.OK)):
-        bridge.take(event)
-    assert [each.text for each in bridge.happened] == []
-    bridge.take(NodeStateChanged(4.0, one, NodeState.UNREACHABLE, "no answer"))
-    bridge.take(replace(sample, ts=5.0, sample=Sample(2, 5.0, 5.0)))
-    bridge.take(NodeStateChanged(6.0, one, NodeState.OK))
-    assert [each.text for each in bridge.happened] == ["unreachable: no answer", "answers"]
+        bridge.apply_event(event)
+    assert [each.text for each in bridge.event_log] == []
+    bridge.apply_event(NodeStateChanged(4.0, one, NodeState.UNREACHABLE, "no answer"))
+    bridge.apply_event(replace(sample, ts=5.0, sample=Sample(2, 5.0, 5.0)))
+    bridge.apply_event(NodeStateChanged(6.0, one, NodeState.OK))
+    assert [each.text for each in bridge.event_log] == ["unreachable: no answer", "answers"]
     bridge.close()
 
 
@@ -198,19 +198,19 @@ async def test_quitting_says_what_ran_on_a_spark_that_does_not_answer_any_more(t
 async def test_a_defect_of_one_follower_is_said_in_its_tile_and_the_other_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = Follower.run
+    whole = NodeMonitor.run
 
-    async def run(self: Follower) -> None:
+    async def run(self: NodeMonitor) -> None:
         if self.node.name == "spark2":
             raise ZeroDivisionError("a [/red] defect")
         await whole(self)
 
-    monkeypatch.setattr(Follower, "run", run)
+    monkeypatch.setattr(NodeMonitor, "run", run)
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path) as pilot:
         shown = await until(pilot, lambda text: "spark1 ● ready" in text and "spark2 ◌ not watched" in text)
         assert "a defect in sparkctl, not in spark2: ZeroDivisionError:" in shown
         assert "[/red]" in shown
-        monkeypatch.setattr(Follower, "run", whole)
+        monkeypatch.setattr(NodeMonitor, "run", whole)
         await pilot.press("tab", "r")
         await until(pilot, "spark2 ● ready")
 
@@ -247,13 +247,13 @@ async def test_plain_goes_on_without_a_spark_whose_identity_is_gone(
         key = tmp_path / "key"
         nodes = (first, replace(second, identity=str(key)))
         told: list[str] = []
-        teller = Teller()
+        teller = ChangeReporter()
         async with (
             asyncio.timeout(PATIENCE),
-            aclosing(watch(Context(History(tmp_path / "state"), "tester"), nodes)) as looks,
+            aclosing(watch_load_views(CommandContext(OperationHistory(tmp_path / "state"), "tester"), nodes)) as looks,
         ):
             async for one, other in looks:
-                told += teller.tell(other)
+                told += teller.describe_changes(other)
                 if one.state is NodeState.OK and told and not key.exists():
                     put_back(key, second.identity)
                 if other.state is NodeState.OK:
@@ -320,12 +320,12 @@ async def test_a_defect_ends_the_panel_without_a_traceback_on_the_screen(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("in a picture")
 
-    panel = Panel(setup((black_hole(),), tmp_path))
+    panel = PanelApp(setup((black_hole(),), tmp_path))
 
     async def look() -> None:
         async with panel.run_test() as pilot:
             await until(pilot, "unreachable")
-            monkeypatch.setattr(Room, "scene", broken)
+            monkeypatch.setattr(PanelController, "scene", broken)
             async with asyncio.timeout(PATIENCE):
                 while panel.defect is None:  # noqa: ASYNC110  the panel has no event for its own end
                     await asyncio.sleep(0.05)
@@ -349,7 +349,7 @@ async def test_a_config_may_make_the_panel_read_only_and_the_command_line_more_t
     path = tmp_path / "config.yaml"
     one = {"nodes": [{"name": "one", "host": "192.0.2.1"}]}
     path.write_text(json.dumps({**one, "readonly": False}))
-    made = setup(load_config(path).nodes, tmp_path, reload=_Reload(path))
+    made = setup(load_config(path).nodes, tmp_path, reload=_ConfigReloader(path))
     async with opened(made) as pilot:
         assert "read-only" not in await until(pilot, " one ")
         path.write_text(json.dumps({**one, "readonly": True}))
@@ -357,7 +357,7 @@ async def test_a_config_may_make_the_panel_read_only_and_the_command_line_more_t
         assert "drop caches" not in shown
         path.write_text(json.dumps(one))
         await until(pilot, lambda text: "read-only" not in text)
-    asked = _Reload(path, readonly=True)
+    asked = _ConfigReloader(path, readonly=True)
     path.write_text(json.dumps({**one, "readonly": False}))
     config = asked()
     assert config is not None
@@ -374,15 +374,15 @@ def test_read_only_is_true_or_false(tmp_path: Path) -> None:
 async def test_what_is_covered_is_painted_when_it_is_seen_again(tmp_path: Path) -> None:
     async with opened(setup((), tmp_path)) as pilot:
         panel = pilot.app
-        assert isinstance(panel, Panel)
+        assert isinstance(panel, PanelApp)
         await until(pilot, lambda _: panel.room is not None)
-        head = panel.screen.query_one("#head", Sheet)
-        before = head.shown
+        head = panel.screen.query_one("#head", TextSurface)
+        before = head.plain_lines
         await pilot.press("p")
         await until(pilot, "▸ gpt-oss-120b")
         panel.setup = replace(panel.setup, readonly=True)
         panel.repaint()
         await until(pilot, "read-only")
-        assert head.shown[0].split("·")[0] == before[0].split("·")[0]
+        assert head.plain_lines[0].split("·")[0] == before[0].split("·")[0]
         await pilot.press("escape")
-        await until(pilot, lambda _: "read-only" in head.shown[0])
+        await until(pilot, lambda _: "read-only" in head.plain_lines[0])

@@ -11,38 +11,38 @@ import pytest
 from textual.strip import Strip
 from textual.widgets import Input
 
-from sparkctl.cli.commands import CommandLine as Grammar
-from sparkctl.core.actions import ACTIONS, LOGS, key_name
+from sparkctl.cli.commands import CommandLineParser as Grammar
+from sparkctl.core.actions import ACTIONS, LOGS, parse_key
 from sparkctl.core.clock import SystemClock
 from sparkctl.core.live import Store
-from sparkctl.core.own_questions import is_ours
+from sparkctl.core.own_questions import is_own_request
 from sparkctl.model.container import ContainerState
 from sparkctl.model.events import ContainersListed, Event, LogArrived, PhaseChanged, SampleArrived
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.log import LogLine
-from sparkctl.model.memory import Memory
+from sparkctl.model.memory import MemoryReading
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.plan import Label
+from sparkctl.model.plan import ContainerLabel
 from sparkctl.model.sample import Sample
 from sparkctl.model.units import GIB
 from sparkctl.sim import SimulatedSparks
 from sparkctl.tui.log_feed import BACK_SAID
 from sparkctl.tui.log_pane import LogPane
-from sparkctl.tui.log_prompt import LogPrompt
-from sparkctl.tui.log_sources import Scope, Source, clocks, sources, title
+from sparkctl.tui.log_prompt import SearchPrompt
+from sparkctl.tui.log_sources import LogScope, LogSource, describe_clock_skew, format_log_title, list_log_sources
 from sparkctl.tui.log_view import LogView
-from sparkctl.tui.logs import Logs
+from sparkctl.tui.logs import LogScreen
 from tests.sim.clients import FAST
 from tests.tui.driving import holds, on, opened, screen, setup, toasts, until
 from tests.tui.test_instance import log, type_line
 
 
 def test_the_table_of_actions_has_the_keys_that_the_log_has() -> None:
-    bound = {one.id: one.key for one in (*Logs.BINDINGS, *LogView.BINDINGS, *LogPane.BINDINGS)}  # type: ignore[union-attr]
+    bound = {one.id: one.key for one in (*LogScreen.BINDINGS, *LogView.BINDINGS, *LogPane.BINDINGS)}  # type: ignore[union-attr]
     for one in ACTIONS:
         if LOGS in one.on and one.id.startswith("log."):
-            assert bound[one.id] == ",".join(map(key_name, one.keys)), one.id
+            assert bound[one.id] == ",".join(map(parse_key, one.keys)), one.id
 
 
 async def test_it_is_followed_and_every_action_is_done_by_its_name_too(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ async def test_it_is_followed_and_every_action_is_done_by_its_name_too(tmp_path:
         await pilot.pause()
         assert (view.state.is_wrapped, view.is_following) == (True, False)
         panel.act("log.find")  # type: ignore[attr-defined]
-        assert view.screen.query_one(LogPrompt).is_open
+        assert view.screen.query_one(SearchPrompt).is_open
         await pilot.press(*"decode", "enter")
         await log(pilot, lambda view: view.state.found)
         await pilot.press("escape", "escape")
@@ -114,7 +114,7 @@ def others_numbers(sparks: SimulatedSparks, node: str, last: int) -> set[int]:
     """The numbers of the lines of a Spark's only container, up to ``last``, that are not our own questions to it."""
     (one,) = sparks.docker[node].running.values()
     records = one.container.journal._records[:last]
-    return {number for number, each in enumerate(records, 1) if not is_ours(each.data.decode().rstrip())}
+    return {number for number, each in enumerate(records, 1) if not is_own_request(each.data.decode().rstrip())}
 
 
 class Holding(SystemClock):
@@ -137,7 +137,7 @@ async def test_a_break_is_said_and_the_log_goes_on_where_it_stopped(tmp_path: Pa
         await pilot.press("l")
         view = await log(pilot, lambda view: len(view.book.spool) > 20)
         before = len(view.book.spool)
-        sparks.sshd["spark1"].cut()
+        sparks.sshd["spark1"].drop_connections()
         await until(pilot, "spark1 was away and is back: the log goes on where it stopped")
         await log(pilot, lambda view: len(view.book.spool) > before + 3)
         assert "the log goes on where it stopped" in screen(pilot), "lines that come do not hide that there was a break"
@@ -186,7 +186,7 @@ async def test_of_a_recording_the_log_is_what_it_holds(tmp_path: Path) -> None:
         "qwen36", node, "sglang-qwen36", "image", ContainerState.RUNNING, "Up 1 minute", ours=True, memory=None,
         phase=Phase.LOADING, engine="sglang", container_id="ab" * 32, port=8003,
     )  # fmt: skip
-    memory = Memory(122 * GIB, 30 * GIB, 9 * GIB, 20 * GIB, 0, 0)
+    memory = MemoryReading(122 * GIB, 30 * GIB, 9 * GIB, 20 * GIB, 0, 0)
     events: tuple[Event, ...] = (
         SampleArrived(100.0, node, Sample(1, 100.0, 100.0, memory), "boot"),
         ContainersListed(100.0, node, (one,)),
@@ -217,7 +217,7 @@ async def test_a_recording_that_goes_back_tells_its_log_anew(tmp_path: Path) -> 
     def said(ts: float, text: str, number: int) -> Event:
         return LogArrived(ts, node, "qwen36", (LogLine("2026-11-21T21:00:00Z", text, number),))
 
-    memory = Memory(122 * GIB, 30 * GIB, 9 * GIB, 20 * GIB, 0, 0)
+    memory = MemoryReading(122 * GIB, 30 * GIB, 9 * GIB, 20 * GIB, 0, 0)
     events: tuple[Event, ...] = (
         SampleArrived(100.0, node, Sample(1, 100.0, 100.0, memory), "boot"),
         ContainersListed(100.0, node, (one,)), said(100.0, "the first line", 1), said(125.0, "the second line", 2),
@@ -266,7 +266,7 @@ async def test_it_comes_over_the_connection_that_is_there(tmp_path: Path) -> Non
 def one_name(sparks: SimulatedSparks) -> None:
     """Let both containers be parts of one instance."""
     (other,) = sparks.docker["spark2"].containers.values()
-    other.body["Labels"][Label.INSTANCE] = "qwen36-ngram"
+    other.body["Labels"][ContainerLabel.INSTANCE] = "qwen36-ngram"
 
 
 async def test_the_parts_of_one_instance_are_merged_by_time_and_each_is_a_key_away(tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ async def test_all_logs_at_once_through_a_break_without_gap_or_double(tmp_path: 
         view = await log(pilot, lambda view: len({line.source for line in view.book.read(0, 10_000)}) == 2)
         assert view.book.sources == ("qwen36-ngram", "qwen36-vllm")
         before = view.book.spool.end
-        sparks.sshd["spark2"].cut()
+        sparks.sshd["spark2"].drop_connections()
         await until(pilot, "spark2 was away and is back: the log goes on where it stopped")
         await log(pilot, lambda view: sum(line.source for line in view.book.read(before, before + 10_000)) > 5)
         for source, name in enumerate(("spark1", "spark2")):
@@ -315,14 +315,14 @@ async def test_all_logs_at_once_through_a_break_without_gap_or_double(tmp_path: 
 
 def test_clocks_that_differ_are_said() -> None:
     here, there = NodeName("spark1"), NodeName("spark2")
-    memory = Memory(122 * GIB, 30 * GIB, 9 * GIB, 20 * GIB, 0, 0)
+    memory = MemoryReading(122 * GIB, 30 * GIB, 9 * GIB, 20 * GIB, 0, 0)
     store = Store((here, there))
-    both = (Source(here, "minimax"), Source(there, "minimax"))
-    assert clocks(store, both) is None
+    both = (LogSource(here, "minimax"), LogSource(there, "minimax"))
+    assert describe_clock_skew(store, both) is None
     store.apply(SampleArrived(100.0, here, Sample(1, 100.1, 100.0, memory), "boot"))
     store.apply(SampleArrived(100.0, there, Sample(1, 102.2, 100.0, memory), "boot"))
-    assert clocks(store, both) == "merged by each Spark's own clock: spark2's is 2.1 s ahead of spark1's"
-    assert clocks(store, both[:1]) is None
+    assert describe_clock_skew(store, both) == "merged by each Spark's own clock: spark2's is 2.1 s ahead of spark1's"
+    assert describe_clock_skew(store, both[:1]) is None
 
 
 async def test_the_log_of_the_start_before_is_a_key_away(tmp_path: Path) -> None:
@@ -383,10 +383,10 @@ def test_with_those_of_its_spark_the_other_ranks_stay() -> None:
             for name in names
         )
         store.apply(ContainersListed(1.0, node, listed))
-    big = Source(here, "big")
-    of_it = sources(store, Scope.INSTANCE, big)
-    of_spark = sources(store, Scope.SPARK, big)
-    assert set(of_it) == {big, Source(there, "big")}
-    assert set(of_spark) == {*of_it, Source(here, "small")}
-    assert title(Scope.SPARK, of_spark, big) == "big and all of spark1 › logs"
-    assert set(sources(store, Scope.ALL, big)) == {*of_spark, Source(there, "other")}
+    big = LogSource(here, "big")
+    of_it = list_log_sources(store, LogScope.INSTANCE, big)
+    of_spark = list_log_sources(store, LogScope.SPARK, big)
+    assert set(of_it) == {big, LogSource(there, "big")}
+    assert set(of_spark) == {*of_it, LogSource(here, "small")}
+    assert format_log_title(LogScope.SPARK, of_spark, big) == "big and all of spark1 › logs"
+    assert set(list_log_sources(store, LogScope.ALL, big)) == {*of_spark, LogSource(there, "other")}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sparkctl.tui.at_hand import picture
-from sparkctl.tui.logs import Logs
+from sparkctl.tui.at_hand import export_screenshot_svg
+from sparkctl.tui.logs import LogScreen
 from tests.shots.stage import enact, panel, shown, there_are
 
 
@@ -15,9 +15,9 @@ async def test_a_saved_logs_path_is_whole_above_its_log(tmp_path: Path) -> None:
     async with panel(scene, tmp_path).run_test(size=(80, 24)) as pilot:
         await enact(pilot, scene)
         screen = pilot.app.screen
-        assert isinstance(screen, Logs)
+        assert isinstance(screen, LogScreen)
         screen._troubles[screen._sources[0]] = f"qwen36 is gone from spark1; this is its saved log: {path}"
-        screen.picture()
+        screen.paint_body()
         await pilot.pause(0.2)
         assert path in shown(pilot)
         assert "paused" in shown(pilot), "the line under the log is still there"
@@ -30,6 +30,6 @@ async def test_a_light_terminals_picture_is_light(tmp_path: Path) -> None:
         await enact(pilot, scene)
         there.theme = "ansi-light"
         await pilot.pause(0.2)
-        svg = picture(there)
+        svg = export_screenshot_svg(there)
         assert "#292929" not in svg
         assert "#c5c8c6" not in svg

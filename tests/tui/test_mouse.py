@@ -12,19 +12,19 @@ from sparkctl.core.actions import INSTANCE
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.sim import SimulatedSparks
 from sparkctl.tui.screen import PanelScreen
-from sparkctl.tui.sheet import Sheet
+from sparkctl.tui.sheet import TextSurface
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, on_sparks, screen, until
 
 NAMES = ProfileLibrary(Path("/nonexistent")).names()
 
 
-def sheet(pilot: Driver) -> Sheet:
-    return pilot.app.screen.query_one("#list", Sheet)
+def sheet(pilot: Driver) -> TextSurface:
+    return pilot.app.screen.query_one("#list", TextSurface)
 
 
 def row_of(pilot: Driver, words: str) -> int:
-    return next(y for y, line in enumerate(sheet(pilot).shown) if words in line)
+    return next(y for y, line in enumerate(sheet(pilot).plain_lines) if words in line)
 
 
 async def wheel(pilot: Driver, y: int, *, up: bool = False) -> None:
@@ -56,7 +56,7 @@ async def test_a_click_selects_a_tile_and_two_open_its_instance(
         await pilot.click(offset=(20, 12), times=2)
         await until(pilot, "─ qwen36-vllm")
         assert isinstance(pilot.app.screen, PanelScreen)
-        assert pilot.app.screen.PLACE == INSTANCE
+        assert pilot.app.screen.SCREEN_ID == INSTANCE
 
 
 async def test_in_a_list_a_click_selects_and_the_wheel_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,9 +75,9 @@ async def test_in_a_list_a_click_selects_and_the_wheel_goes_on(tmp_path: Path, m
         await until(pilot, lambda text: marked(text) == "qwen36-ngram")
         before = screen(pilot)
         assert "more" in before, "there is something to read on below"
-        await wheel(pilot, len(sheet(pilot).shown) - 3)
+        await wheel(pilot, len(sheet(pilot).plain_lines) - 3)
         await until(pilot, lambda text: text != before and marked(text) == "qwen36-ngram")
-        await pilot.click("#list", offset=(10, len(sheet(pilot).shown) - 3))
+        await pilot.click("#list", offset=(10, len(sheet(pilot).plain_lines) - 3))
         assert marked(screen(pilot)) == "qwen36-ngram", "what is told of a profile is no profile"
 
 
@@ -96,7 +96,7 @@ async def test_profiles_are_sorted_by_a_key_and_by_a_click_on_a_column(
         await until(pilot, "engine ↓")
         await pilot.press("S")
         await until(pilot, "model ↓")
-        await pilot.click("#list", offset=(sheet(pilot).shown[0].index("runs on") + 1, 0))
+        await pilot.click("#list", offset=(sheet(pilot).plain_lines[0].index("runs on") + 1, 0))
         shown = await until(pilot, "runs on ↓")
         assert list(listed(shown))[:2] == ["qwen36-ngram", "qwen36-vllm"]
         await pilot.click("#list", offset=(4, 0))
@@ -110,9 +110,9 @@ async def test_two_clicks_on_a_finding_offer_to_do_what_helps(tmp_path: Path, mo
         await pilot.press("5")
         await until(pilot, lambda text: "▸ " in text and "examined" in text)
         y = row_of(pilot, "▸") + 1
-        words = sheet(pilot).shown[y].split()[2:6]
+        words = sheet(pilot).plain_lines[y].split()[2:6]
         await pilot.click("#list", offset=(10, y))
-        await until(pilot, lambda _: all(word in sheet(pilot).shown[row_of(pilot, "▸")] for word in words))
+        await until(pilot, lambda _: all(word in sheet(pilot).plain_lines[row_of(pilot, "▸")] for word in words))
 
 
 async def test_the_wheel_reads_on_in_the_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,5 +122,5 @@ async def test_the_wheel_reads_on_in_the_help(tmp_path: Path, monkeypatch: pytes
         shown = await until(pilot, "more below")
         dialog = pilot.app.screen
         event = MouseScrollDown(dialog, 5, 5, 0, 0, 0, False, False, False, 5, 5, None)
-        dialog.query_one(Sheet).post_message(event)
+        dialog.query_one(TextSurface).post_message(event)
         await until(pilot, lambda text: text != shown and "more below" in text)

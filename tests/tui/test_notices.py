@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparkctl.core.store import LoadView
+from sparkctl.core.store import NodeTelemetryView
 from sparkctl.model.container import ContainerState
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.present.spans import Tone
-from sparkctl.tui.notices import Notices
+from sparkctl.present.spans import TextStyle
+from sparkctl.tui.notices import NoticeBoard
 
 ONE = NodeName("spark1")
 WORDS = "● qwen36 serves on spark1 in place of minimax-m27"
 SERVES = InstanceView(
     "qwen36", ONE, "sglang-qwen36", "image", ContainerState.RUNNING, "Up", ours=True, memory=None, phase=Phase.READY
 )
-WELL = LoadView(ONE, NodeState.OK, 1.0, instances=(SERVES,))
+WELL = NodeTelemetryView(ONE, NodeState.OK, 1.0, instances=(SERVES,))
 
 
 class Known:
     """A node, as it is said to be."""
 
     def __init__(self) -> None:
-        self.view: LoadView | None = WELL
+        self.view: NodeTelemetryView | None = WELL
         self.at = 1_800_000_000.0
-        self.notices = Notices(lambda name: self.view if name == ONE else None, lambda: self.at)
-        self.notices.add(WORDS, Tone.GOOD, [WELL])
+        self.notices = NoticeBoard(lambda name: self.view if name == ONE else None, lambda: self.at)
+        self.notices.add(WORDS, TextStyle.GOOD, [WELL])
 
     def says(self) -> list[str]:
         return [words for words, _ in self.notices.shown]
@@ -45,25 +45,25 @@ def test_one_that_says_that_something_serves_goes_with_it() -> None:
 
 def test_it_stays_where_that_is_not_known_and_what_rests_on_nothing_stays() -> None:
     known = Known()
-    known.view = LoadView(ONE, NodeState.UNREACHABLE, 2.0)
+    known.view = NodeTelemetryView(ONE, NodeState.UNREACHABLE, 2.0)
     assert known.says() == [WORDS]
     known.view = replace(WELL, docker_known=False, instances=())
     assert known.says() == [WORDS]
     known.view = None
     assert known.says() == [WORDS]
-    known.notices.add("✕ qwen36 failed on spark1", Tone.BAD, [WELL])
-    known.notices.add("● qwen36-ngram stopped", Tone.GOOD, [WELL])
+    known.notices.add("✕ qwen36 failed on spark1", TextStyle.BAD, [WELL])
+    known.notices.add("● qwen36-ngram stopped", TextStyle.GOOD, [WELL])
     known.view = replace(WELL, instances=())
     assert known.says() == ["✕ qwen36 failed on spark1", "● qwen36-ngram stopped"]
-    known.notices.add("a\nb", Tone.GOOD)
-    known.notices.add("c", Tone.GOOD)
+    known.notices.add("a\nb", TextStyle.GOOD)
+    known.notices.add("c", TextStyle.GOOD)
     assert known.says() == ["● qwen36-ngram stopped", "a b", "c"], "three at most"
 
 
 def test_good_news_that_rests_on_nothing_is_news_for_a_minute_and_bad_news_stays() -> None:
     known = Known()
-    known.notices.add("● everything of sparkctl's on spark2 has stopped; spark2: 115.5 GiB available", Tone.GOOD)
-    known.notices.add("✕ qwen36 failed on spark1", Tone.BAD)
+    known.notices.add("● everything of sparkctl's on spark2 has stopped; spark2: 115.5 GiB available", TextStyle.GOOD)
+    known.notices.add("✕ qwen36 failed on spark1", TextStyle.BAD)
     known.at += 59.0
     assert len(known.says()) == 3
     known.at += 2.0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.model.events import GuardStood, NodeStateChanged
+from sparkctl.model.events import GuardStatusChanged, NodeStateChanged
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.sim import SimulatedSparks
 from tests.sim.clients import FAST
@@ -95,7 +95,7 @@ async def test_selecting_goes_round(tmp_path: Path) -> None:
 async def test_the_header_says_where_a_guard_is_armed(tmp_path: Path) -> None:
     events = (
         NodeStateChanged(1.0, NodeName("spark1"), NodeState.OK), NodeStateChanged(1.0, NodeName("spark2"), NodeState.OK),
-        GuardStood(1.1, NodeName("spark1"), ("qwen36",)), GuardStood(1.1, NodeName("spark2"), ()),
+        GuardStatusChanged(1.1, NodeName("spark1"), ("qwen36",)), GuardStatusChanged(1.1, NodeName("spark2"), ()),
     )  # fmt: skip
     async with opened(setup((), tmp_path, recording=lambda: (events, 10.0))) as pilot:
         shown = await until(pilot, "guard armed on spark1 · ")

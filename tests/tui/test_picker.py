@@ -9,7 +9,7 @@ import pytest
 
 from sparkctl.core import paths
 from sparkctl.sim import SimulatedSparks
-from sparkctl.tui.app import Panel
+from sparkctl.tui.app import PanelApp
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, holds, idle, on_sparks, until
 
@@ -125,7 +125,7 @@ async def test_it_begins_with_what_was_started_last_and_says_how_many_more_there
     async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("○ nothing runs") == 2)
         panel = pilot.app
-        assert isinstance(panel, Panel)
+        assert isinstance(panel, PanelApp)
         assert panel.room is not None
         offers = await panel.room.offers()
         assert [one.name for one in offers if one.profile is None] == [offers[-1].name] == ["aaa-cannot-be-read"]

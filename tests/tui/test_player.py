@@ -9,7 +9,7 @@ import pytest
 
 from sparkctl.model.events import Event, NodeStateChanged
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.tui.player import Player
+from sparkctl.tui.player import RecordingPlayer
 from tests.tui.driving import opened, setup, toasts, until
 
 
@@ -20,7 +20,7 @@ class Stepped:
         self.at = 0.0
         self._moved = asyncio.Event()
 
-    def now(self) -> float:
+    def unix_time(self) -> float:
         return self.at
 
     def monotonic(self) -> float:
@@ -50,7 +50,9 @@ class Watched:
         self.clock = Stepped()
         self.seen: list[float] = []
         events = story(*stamps)
-        self.player = Player(self.clock, events, 1.0, lambda event: self.seen.append(event.ts), self.seen.clear)
+        self.player = RecordingPlayer(
+            self.clock, events, 1.0, lambda event: self.seen.append(event.ts), self.seen.clear
+        )
         self.task = asyncio.create_task(self.player.run())
 
     @classmethod
@@ -61,7 +63,7 @@ class Watched:
 
     @property
     def says(self) -> str:
-        return self.player.progress.words
+        return self.player.progress.describe
 
 
 async def test_it_goes_by_the_clock_and_stays_at_its_end() -> None:
@@ -94,13 +96,13 @@ async def test_it_rests_and_goes_on_where_it_was() -> None:
 async def test_it_goes_faster_and_slower_from_where_it_is() -> None:
     one = await Watched.begun(0, 10, 20)
     await one.clock.go(4)
-    one.player.hurry(1)
+    one.player.change_speed(1)
     await one.clock.go(2.9)
     assert (one.seen, one.says) == ([0], "recording 0:09 of 0:20 ×2")
     await one.clock.go(0.2)
     assert one.seen == [0, 10]
     for _ in range(9):
-        one.player.hurry(-1)
+        one.player.change_speed(-1)
     assert one.says.endswith("×0.25")
     one.task.cancel()
 
@@ -111,15 +113,15 @@ async def test_it_jumps_both_ways(paused: bool) -> None:
     await one.clock.go(12)
     if paused:
         one.player.pause()
-    one.player.jump(10)
+    one.player.seek(10)
     assert one.seen == [0, 10, 20]
-    one.player.jump(-15)
+    one.player.seek(-15)
     assert one.seen == [0], "it begins anew, up to there"
     await one.clock.go(4)
     assert one.seen == ([0] if paused else [0, 10])
-    one.player.jump(1000)
+    one.player.seek(1000)
     assert (one.seen, one.says) == ([0, 10, 20, 30], "recording 0:30, its end")
-    one.player.jump(-5)
+    one.player.seek(-5)
     assert one.seen == [0, 10, 20]
     one.task.cancel()
 

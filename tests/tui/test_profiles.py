@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sparkctl.cli.app import root
+from sparkctl.cli.app import sparkctl_command
 from sparkctl.core import paths
-from sparkctl.core.history import History
+from sparkctl.core.history import OperationHistory
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.sim import SimulatedSparks
 from tests.sim.clients import FAST
@@ -47,7 +47,7 @@ async def test_the_list_says_where_each_runs_and_how_its_last_start_went(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mine: Path
 ) -> None:
     (mine / "broken.yaml").write_text("schema: 1\nname: broken\nengine: sglang\nimage: a:1\nport: many\n")
-    History(tmp_path / "state").remember_failure("qwen36", "h", "spark2", "cuda-oom", "0123", time.time() - 4000)
+    OperationHistory(tmp_path / "state").record_failure("qwen36", "h", "spark2", "cuda-oom", "0123", time.time() - 4000)
     async with (
         SimulatedSparks("two-stacks", **FAST) as sparks,
         on_sparks(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
@@ -151,7 +151,7 @@ async def test_the_check_is_that_of_the_command_line_flags_and_all(
     (mine / "mine.yaml").write_text(
         "schema: 1\nname: mine\nextends: qwen36\nargs:\n  tpp: 1\n  speculative-algorithm: HOWL\n"
     )
-    told = CliRunner().invoke(root, ["profiles", "check", "mine"], standalone_mode=False)
+    told = CliRunner().invoke(sparkctl_command, ["profiles", "check", "mine"], standalone_mode=False)
     assert told.return_value == 2
     *findings, sum_of_them = told.output.splitlines()
     async with opened(setup((), tmp_path), (140, 90)) as pilot:

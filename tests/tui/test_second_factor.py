@@ -9,13 +9,13 @@ import pytest
 from textual.widgets import Input
 
 from sparkctl.sim import SimulatedSparks
-from sparkctl.sim.sshd import SecondFactor
-from sparkctl.tui.dialogs import Question
+from sparkctl.sim.sshd import KeyboardInteractiveLogin
+from sparkctl.tui.dialogs import InputDialog
 from sparkctl.tui.keyboard import UNBIDDEN
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, on, on_sparks, screen, until
 
-FACTOR = SecondFactor(
+FACTOR = KeyboardInteractiveLogin(
     (("Password: ", False), ("[/red]\x1b[2J code: ", True)), ("hunter2", "123456"), instructions="a [bold]word[/] first"
 )
 
@@ -56,9 +56,9 @@ async def test_each_prompt_is_a_dialog_a_lost_link_asks_nothing_and_r_asks_again
             await pilot.press("escape")
             await until(pilot, "spark1 ● ready")
             assert sshd.asked == 1
-            sshd.cut()
+            sshd.drop_connections()
             await until(pilot, "nobody is asked now")
-            assert not isinstance(pilot.app.screen, Question)
+            assert not isinstance(pilot.app.screen, InputDialog)
             assert sshd.asked == 1
 
             await pilot.press("r")
@@ -75,6 +75,6 @@ async def test_a_dialog_of_a_server_that_hung_up_goes_away(tmp_path: Path) -> No
         sshd.second_factor = FACTOR
         async with on(sparks, tmp_path) as pilot:
             await until(pilot, "login on spark1 (1 of 2)")
-            sshd.cut()
+            sshd.drop_connections()
             await until(pilot, "ended the login before it was through")
             assert "login on spark1" not in screen(pilot)

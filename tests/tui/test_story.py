@@ -8,26 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.cli.commands import CommandLine
-from sparkctl.cli.demo_story import STORY, demo, remember
+from sparkctl.cli.commands import CommandLineParser
+from sparkctl.cli.demo_story import DEMO_STEPS, build_demo_options, seed_start_history
 from sparkctl.core.config import load_config
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
-from sparkctl.model.ask import Asker
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
+from sparkctl.model.ask import Prompter
 from sparkctl.sim import DEMO_SPEED, SimClock, SimulatedSparks
-from sparkctl.tui.setup import Setup
+from sparkctl.tui.setup import PanelOptions
 from tests.tui.driving import Driver, holds, opened, screen, until
 
 FASTER = 12.0
 
 
-def told(sparks: SimulatedSparks, clock: SimClock, state: Path) -> Setup:
-    def context(asker: Asker) -> Context:
-        return Context(History(state), "milo@desk", asker=asker, clock=clock)
+def told(sparks: SimulatedSparks, clock: SimClock, state: Path) -> PanelOptions:
+    def context(asker: Prompter) -> CommandContext:
+        return CommandContext(OperationHistory(state), "milo@desk", asker=asker, clock=clock)
 
-    shown = demo(clock, with_story=True)
+    shown = build_demo_options(clock, with_story=True)
     nodes = load_config(sparks.config_path).nodes
-    return Setup(nodes, context, CommandLine(), clock=clock, badge=shown.badge, story=shown.story)
+    return PanelOptions(nodes, context, CommandLineParser(), clock=clock, badge=shown.badge, story=shown.story)
 
 
 def figures(text: str, engine: str) -> tuple[float, float]:
@@ -51,7 +51,7 @@ async def _there(pilot: Driver, words: str) -> str:
 async def test_the_story_is_told_to_whoever_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimClock(rate=FASTER, elastic=True)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    remember(tmp_path / "state")
+    seed_start_history(tmp_path / "state")
     async with (
         SimulatedSparks("story", speed=FASTER / DEMO_SPEED, clock=clock, haste=FASTER) as sparks,
         opened(told(sparks, clock, tmp_path / "state"), (90, 60)) as pilot,
@@ -93,11 +93,11 @@ async def test_the_story_waits_while_a_dialog_is_open_which_tells_what_loads_the
         await until(pilot, "○ nothing runs")
         await pilot.press("u")
         await until(pilot, "start a profile")
-        clock.go(FASTER)
+        clock.set_rate(FASTER)
         begun = clock.monotonic()
         await holds(pilot, lambda: clock.monotonic() - begun > 40)
         assert not sparks.docker["spark1"].containers, "it would have started its own by now"
-        clock.go(1.0)
+        clock.set_rate(1.0)
         room = pilot.app.room  # type: ignore[attr-defined]
         room.run(("up", "qwen36-vllm", "--node", "spark2"), by_hand=False)
         await pilot.press("tab")
@@ -111,7 +111,7 @@ async def test_the_story_waits_while_a_dialog_is_open_which_tells_what_loads_the
     (1.0, 0.0, "simulated"), (1.0, 544.0, "simulated, 9 min ahead"), (8.0, 544.0, "simulated, time ×8"),
 ])  # fmt: skip
 def test_the_header_says_how_far_ahead_the_demo_is(rate: float, ahead: float, says: str) -> None:
-    assert demo(SimClock(time.time() + ahead, rate), with_story=False).badge() == says
+    assert build_demo_options(SimClock(time.time() + ahead, rate), with_story=False).badge() == says
 
 
 async def test_whoever_starts_something_has_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,8 +124,8 @@ async def test_whoever_starts_something_has_the_demo(tmp_path: Path, monkeypatch
         await until(pilot, "○ nothing runs")
         await pilot.press("tab", "c")
         await until(pilot, "caches dropped")
-        clock.go(FASTER)
+        clock.set_rate(FASTER)
         shown = await until(pilot, "the demo is yours")
         assert "switch qwen36-ngram" not in shown
         assert not sparks.docker["spark1"].containers
-    assert any(one.words for one in STORY)
+    assert any(one.words for one in DEMO_STEPS)

@@ -8,9 +8,9 @@ import pytest
 
 from sparkctl.model.events import Event, SwitchStepped
 from sparkctl.model.switch import SwitchStep
-from sparkctl.operations.switch import switch
+from sparkctl.operations.switch import switch_instance
 from sparkctl.sim import SimulatedSparks
-from sparkctl.tui.app import Panel
+from sparkctl.tui.app import PanelApp
 from tests.sim.clients import FAST
 from tests.sim.test_switch import NEW, OLD, divided
 from tests.tui.driving import Driver, holds, idle, on_sparks, toasts, until
@@ -39,12 +39,12 @@ async def test_each_spark_is_shown_before_and_after_and_what_stops_is_asked_for_
         assert "▲ spark1: " in shown, "what is said of its flags"
         assert "try: sparkctl switch qwen36 --node spark1 --set " in shown
         panel = pilot.app
-        assert isinstance(panel, Panel)
+        assert isinstance(panel, PanelApp)
         assert panel.front is not None
         told = "dies of that with a TypeError"
         said = next(line for line in " ".join(shown.split()).split("▲ spark1: ")[1:] if told in line)
-        assert panel.front.tells(said.partition(told)[0] + told), "no toast says that again"
-        assert not panel.front.tells("the guard has dropped the page cache")
+        assert panel.front.already_shows(said.partition(told)[0] + told), "no toast says that again"
+        assert not panel.front.already_shows("the guard has dropped the page cache")
         await pilot.press("y")
         assert pilot.app.clipboard.startswith("sparkctl switch qwen36 --node spark1 --set args.")
         assert "," not in pilot.app.clipboard
@@ -127,9 +127,11 @@ async def test_it_is_done_step_by_step_with_its_proofs_and_the_other_spark_is_fr
         await agreed(pilot)
         shown = await until(pilot, f"{NEW} serves on spark1 in place of {OLD}")
         panel = pilot.app
-        assert isinstance(panel, Panel)
+        assert isinstance(panel, PanelApp)
         assert panel.room is not None
-        assert set(panel.room.switches.before) == {"spark1", "spark2"}, "as sampled, and not as the plan makes it"
+        assert set(panel.room.switches.memory_at_start) == {"spark1", "spark2"}, (
+            "as sampled, and not as the plan makes it"
+        )
         assert "spark2 is free" in shown
         for step in ("checked  ", "stopped  ", "released ", "started  ", "cleared  "):
             assert f"  {step}" in shown, shown
@@ -167,7 +169,7 @@ async def test_one_that_somebody_left_is_a_line_of_the_overview_and_is_undone_by
         return isinstance(event, SwitchStepped) and event.step is SwitchStep.RELEASING
 
     async with divided(tmp_path / "beds") as bed:
-        assert await bed.crash(switch(bed.ctx("ada@desk"), bed.request()), at)
+        assert await bed.crash(switch_instance(bed.ctx("ada@desk"), bed.request()), at)
         async with on_sparks(bed.sparks, tmp_path, monkeypatch) as pilot:
             await until(pilot, "○ stopped, kept for the way back")
             shown = await until(pilot, f"switch to {NEW} was left: step 3 of 6, releasing, by ada@desk since ")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.model.events import Event, Moved, NodeStateChanged
+from sparkctl.model.events import Event, NodeStateChanged, TransferProgressed
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.sim import SimulatedSparks
 from tests.sim.clients import FAST
@@ -20,8 +20,8 @@ G = 10**9
 async def test_how_far_it_is_stands_on_the_overview_with_rate_and_time_and_shortly_elsewhere(tmp_path: Path) -> None:
     events: tuple[Event, ...] = (
         NodeStateChanged(WHEN, ONE, NodeState.OK), NodeStateChanged(WHEN, OTHER, NodeState.OK),
-        Moved(WHEN + 5, OTHER, ONE, "files of qwen36", 9 * G, 36 * G, 1.5 * G, 18.0),
-        Moved(WHEN + 25, OTHER, ONE, "files of qwen36", 36 * G, 36 * G, 1.5 * G, 0.0),
+        TransferProgressed(WHEN + 5, OTHER, ONE, "files of qwen36", 9 * G, 36 * G, 1.5 * G, 18.0),
+        TransferProgressed(WHEN + 25, OTHER, ONE, "files of qwen36", 36 * G, 36 * G, 1.5 * G, 0.0),
     )  # fmt: skip
     async with opened(setup((), tmp_path, recording=lambda: (events, 1.0)), (80, 24)) as pilot:
         await until(pilot, "recording 0:0")

@@ -7,7 +7,7 @@ import io
 
 from textual.drivers._writer_thread import MAX_QUEUED_WRITES, WriterThread
 
-from sparkctl.tui.terminal import Paper, Terminal
+from sparkctl.tui.terminal import SafeStdout, StdoutDriver
 
 
 class Gone(io.StringIO):
@@ -21,7 +21,7 @@ class Gone(io.StringIO):
 
 
 def test_whoever_paints_waits_for_no_terminal_that_is_gone() -> None:
-    writer = WriterThread(Paper(Gone()))  # type: ignore[arg-type]
+    writer = WriterThread(SafeStdout(Gone()))  # type: ignore[arg-type]
     writer.start()
     for _ in range(3 * MAX_QUEUED_WRITES):
         assert writer.is_alive(), "else what is written next waits for ever once the queue is full"
@@ -32,7 +32,7 @@ def test_whoever_paints_waits_for_no_terminal_that_is_gone() -> None:
 
 def test_a_terminal_that_is_there_gets_all() -> None:
     there = io.StringIO()
-    writer = WriterThread(Paper(there))  # type: ignore[arg-type]
+    writer = WriterThread(SafeStdout(there))  # type: ignore[arg-type]
     writer.start()
     for at in range(3):
         writer.write(str(at))
@@ -42,7 +42,7 @@ def test_a_terminal_that_is_there_gets_all() -> None:
 
 def test_what_is_painted_once_the_writer_has_ended_goes_nowhere_and_waits_for_nobody() -> None:
     there = io.StringIO()
-    terminal = object.__new__(Terminal)  # without a terminal: of the driver only what it writes with
+    terminal = object.__new__(StdoutDriver)  # without a terminal: of the driver only what it writes with
     terminal._writer_thread = WriterThread(there)
     terminal._writer_thread.start()
     terminal.write("seen")

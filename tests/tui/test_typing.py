@@ -10,10 +10,10 @@ from textual import events
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
+from sparkctl.sim import SimNodeOptions, SimulatedSparks, SudoRule
 from sparkctl.tui.keyboard import PATIENCE, RIGHT_OF_WAY, UNBIDDEN
 from sparkctl.tui.log_view import LogView
-from sparkctl.tui.room import Room
+from sparkctl.tui.room import PanelController
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, holds, idle, is_idle, on, on_sparks, screen, toasts, until
 
@@ -120,14 +120,14 @@ async def test_the_first_key_waits_as_well_for_what_is_being_mounted_and_so_does
 async def test_keys_wait_for_the_picker_until_profiles_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    profiles = Room.offers
+    profiles = PanelController.offers
     read = asyncio.Event()
 
-    async def slow(self: Room) -> object:
+    async def slow(self: PanelController) -> object:
         await read.wait()
         return await profiles(self)
 
-    monkeypatch.setattr(Room, "offers", slow)
+    monkeypatch.setattr(PanelController, "offers", slow)
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         shown = await until(pilot, lambda text: text.count("● ready") == 2)
         at_once(pilot, "u", "x", "down", "tab")
@@ -146,10 +146,10 @@ async def test_keys_wait_for_the_picker_until_profiles_are_read(
 async def test_escape_gives_up_what_takes_long_to_open_and_what_was_typed_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def never(_: Room) -> object:
+    async def never(_: PanelController) -> object:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(Room, "offers", never)
+    monkeypatch.setattr(PanelController, "offers", never)
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("● ready") == 2)
         at_once(pilot, "u", "x", "enter")
@@ -161,7 +161,7 @@ async def test_escape_gives_up_what_takes_long_to_open_and_what_was_typed_for_it
 async def test_a_password_typed_in_one_go_is_whole_and_shown_nowhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {"spark1": NodeOptions(sudo=Sudo.PASSWORD)}
+    options = {"spark1": SimNodeOptions(sudo=SudoRule.PASSWORD)}
     async with (
         SimulatedSparks("two-stacks", **FAST, options=options) as sparks,
         on_sparks(sparks, tmp_path, monkeypatch) as pilot,

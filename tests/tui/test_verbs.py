@@ -11,20 +11,20 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 from textual.widgets._toast import Toast
 
-from sparkctl.cli.commands import CommandLine as Grammar
+from sparkctl.cli.commands import CommandLineParser as Grammar
 from sparkctl.core.actions import action
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
 from sparkctl.errors import InvalidInput
 from sparkctl.model.events import Outcome
 from sparkctl.model.node import NodeState
-from sparkctl.sim import NodeOptions, SimulatedSparks, Sudo
-from sparkctl.tui.app import Panel
-from sparkctl.tui.confirming import TypedName, question
+from sparkctl.sim import SimNodeOptions, SimulatedSparks, SudoRule
+from sparkctl.tui.app import PanelApp
+from sparkctl.tui.confirming import TypeNameDialog, build_confirmation
 from sparkctl.tui.log_view import LogView
-from sparkctl.tui.overview import Tiles
-from sparkctl.tui.palette import THEME, entries, fitting
-from sparkctl.tui.sheet import Sheet
+from sparkctl.tui.overview import TileGrid
+from sparkctl.tui.palette import THEME, filter_entries, list_palette_entries
+from sparkctl.tui.sheet import TextSurface
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, holds, idle, is_idle, on_sparks, screen, toasts, until
 
@@ -135,7 +135,7 @@ async def test_dropping_caches_says_once_what_it_gave_and_takes_no_key(
 
 
 async def test_sudo_asks_for_the_password_in_a_dialog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = {"spark1": NodeOptions(sudo=Sudo.PASSWORD)}
+    options = {"spark1": SimNodeOptions(sudo=SudoRule.PASSWORD)}
     async with (
         SimulatedSparks("two-stacks", **FAST, options=options) as sparks,
         on_sparks(sparks, tmp_path, monkeypatch) as pilot,
@@ -225,7 +225,7 @@ async def test_a_wrong_line_is_told_as_the_command_line_tells_it(
     config.write_text("nodes: [{name: spark1, host: 192.0.2.1}]\n")
     monkeypatch.setenv("SPARKCTL_CONFIG", str(config))
     with pytest.raises(InvalidInput) as caught:
-        Grammar().start(words, Context(History(tmp_path), "tester"))
+        Grammar().parse_command(words, CommandContext(OperationHistory(tmp_path), "tester"))
     assert said in caught.value.message
 
 
@@ -308,11 +308,11 @@ async def test_a_pause_follows_the_operators_own_moves_and_holds_no_other_screen
 ) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         panel = pilot.app
-        assert isinstance(panel, Panel)
+        assert isinstance(panel, PanelApp)
         await until(pilot, lambda text: text.count("tok/s") == 2)
 
         def tiles() -> list[str]:
-            return panel.screen.query_one(Tiles).shown
+            return panel.screen.query_one(TileGrid).plain_lines
 
         await pilot.press("space")
         await until(pilot, "paused")
@@ -338,9 +338,9 @@ async def test_the_palette_knows_an_action_by_the_word_of_the_footer(
 ) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         panel = pilot.app
-        assert isinstance(panel, Panel)
+        assert isinstance(panel, PanelApp)
         await until(pilot, lambda text: text.count("● ready") == 2)
-        those = entries(panel)
+        those = list_palette_entries(panel)
         for word, does in (
             ("logs", "logs"),
             ("doctor", "doctor"),
@@ -348,11 +348,11 @@ async def test_the_palette_knows_an_action_by_the_word_of_the_footer(
             ("down", "down"),
             ("drop", "drop-caches"),
         ):
-            assert fitting(those, word)[0].does == does, word
-        assert fitting(those, "quit")[0].does in ("quit", "quit-at-once")
-        assert fitting(those, "theme")[0].does.startswith(THEME)
-        assert not any(one.changes for one in fitting(those, "theme"))
-        assert fitting(those, "xyzzy") == []
+            assert filter_entries(those, word)[0].does == does, word
+        assert filter_entries(those, "quit")[0].does in ("quit", "quit-at-once")
+        assert filter_entries(those, "theme")[0].does.startswith(THEME)
+        assert not any(one.changes for one in filter_entries(those, "theme"))
+        assert filter_entries(those, "xyzzy") == []
         await pilot.press("ctrl+p", *"rop")
         shown = await until(pilot, "drop the page cache")
         assert "▸" not in shown, "what changes something is not chosen by a part of a word"
@@ -492,9 +492,9 @@ async def test_what_has_to_be_said_waits_until_a_dialog_is_closed(
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("● ready") == 2)
         panel = pilot.app
-        assert isinstance(panel, Panel)
+        assert isinstance(panel, PanelApp)
         await pilot.press("question_mark")
-        panel.say("the config was read again")
+        panel.show_toast("the config was read again")
         assert not toasts(pilot)
         await pilot.press("escape")
         await until(pilot, lambda text: "esc goes back" not in text)
@@ -566,15 +566,20 @@ async def test_what_a_start_warns_of_is_seen_at_once_and_where_its_instance_is(
 
 def test_an_options_value_is_no_instance_and_what_no_log_screen_knows_is_refused() -> None:
     grammar = Grammar()
-    assert grammar.aim(["logs", "qwen36", "--node", "spark2"]) == ("logs", "qwen36", "--node", "spark2")
-    assert grammar.aim(["logs", "-n", "spark2", "-f", "qwen36"]) == ("logs", "qwen36", "--node", "spark2")
+    assert grammar.parse_screen_target(["logs", "qwen36", "--node", "spark2"]) == ("logs", "qwen36", "--node", "spark2")
+    assert grammar.parse_screen_target(["logs", "-n", "spark2", "-f", "qwen36"]) == (
+        "logs",
+        "qwen36",
+        "--node",
+        "spark2",
+    )
     for words in (["--tail", "5"], ["--grep", "nothing"], ["--since", "1h"]):
         with pytest.raises(InvalidInput, match=f"{words[0]} is for the command line"):
-            grammar.aim(["logs", "qwen36", *words])
+            grammar.parse_screen_target(["logs", "qwen36", *words])
     with pytest.raises(InvalidInput, match="No such option"):
-        grammar.aim(["logs", "qwen36", "--tial=5"])
-    assert set(grammar.complete("logs qwen36 --")) == {"--node", "--follow"}
-    assert grammar.complete("profiles check ") == ()
+        grammar.parse_screen_target(["logs", "qwen36", "--tial=5"])
+    assert set(grammar.complete_line("logs qwen36 --")) == {"--node", "--follow"}
+    assert grammar.complete_line("profiles check ") == ()
 
 
 async def test_a_model_on_two_sparks_is_stopped_on_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -614,13 +619,15 @@ async def test_while_it_is_not_known_whether_somebody_is_answered_the_name_is_as
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("● ready") == 2)
         panel = pilot.app
-        assert isinstance(panel, Panel)
-        now = panel.situation()
+        assert isinstance(panel, PanelApp)
+        now = panel.build_action_context()
         views = tuple(
             replace(view, instances=tuple(replace(one, numbers=None) for one in view.instances)) for view in now.views
         )
-        made = question(action("down"), ["down", "qwen36-ngram", "--node", "spark1"], replace(now, views=views))
-        assert isinstance(made, TypedName)
+        made = build_confirmation(
+            action("down"), ["down", "qwen36-ngram", "--node", "spark1"], replace(now, views=views)
+        )
+        assert isinstance(made, TypeNameDialog)
         panel.push_screen(made)
         shown = await until(pilot, "Whether qwen36-ngram on spark1 is answering somebody")
         assert "Type qwen36-ngram to do it" in shown
@@ -640,9 +647,9 @@ async def test_the_palette_is_framed_and_has_actions_before_themes(
         on_sparks(sparks, tmp_path, monkeypatch, ascii_only=ascii_only) as pilot,
     ):
         panel = pilot.app
-        assert isinstance(panel, Panel)
+        assert isinstance(panel, PanelApp)
         await until(pilot, lambda text: text.count("ready") >= 2)
-        found = fitting(entries(panel), "g")
+        found = filter_entries(list_palette_entries(panel), "g")
         themes = [one.does.startswith(THEME) for one in found]
         assert any(themes)
         assert not themes[0]
@@ -651,7 +658,7 @@ async def test_the_palette_is_framed_and_has_actions_before_themes(
         shown = await until(pilot, "enter does it")
         assert all(len(line) == len(shown.splitlines()[0]) for line in shown.splitlines())
         assert shown.isascii() is ascii_only
-        sheet, field = panel.screen.query_one(Sheet).region, panel.screen.query_one(Input).region
+        sheet, field = panel.screen.query_one(TextSurface).region, panel.screen.query_one(Input).region
         assert sheet.y < field.y < sheet.bottom
         await pilot.press(*"theme spark-l", "enter")
         await holds(pilot, lambda: panel.theme == "spark-light")
@@ -663,9 +670,9 @@ async def test_what_is_typed_in_a_dialog_stands_in_its_frame(tmp_path: Path, mon
         await pilot.press("x")
         await until(pilot, "Type qwen36-ngram to do it")
         await pilot.pause(0.1)
-        sheet, field = pilot.app.screen.query_one(Sheet).region, pilot.app.screen.query_one(Input).region
+        sheet, field = pilot.app.screen.query_one(TextSurface).region, pilot.app.screen.query_one(Input).region
         assert (field.y, field.x, field.right) == (sheet.bottom - 2, sheet.x + 2, sheet.right - 2)
-        assert not pilot.app.screen.query_one(Sheet).shown[-2].strip("│ ")
+        assert not pilot.app.screen.query_one(TextSurface).plain_lines[-2].strip("│ ")
 
 
 @pytest.mark.parametrize("line", ["q", "quit", "q!"])
@@ -711,16 +718,16 @@ async def test_one_thing_is_said_at_a_time_and_never_over_the_last_two_lines(
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("● ready") == 2)
         panel = pilot.app
-        assert isinstance(panel, Panel)
-        panel.say("the config is not taken in", severity="error")
-        panel.say("the config was read again")
+        assert isinstance(panel, PanelApp)
+        panel.show_toast("the config is not taken in", severity="error")
+        panel.show_toast("the config was read again")
         await holds(pilot, lambda: toasts(pilot) == ["the config was read again"])
         await holds(pilot, lambda: len(panel.screen.query(Toast)) == 1)
         await pilot.pause(0.2)
         assert panel.screen.query_one(Toast).region.bottom <= panel.size.height - 2
         await pilot.press("question_mark")
-        panel.say("first")
-        panel.say("second", severity="error")
+        panel.show_toast("first")
+        panel.show_toast("second", severity="error")
         await pilot.press("escape")
         await holds(pilot, lambda: toasts(pilot) == ["first\nsecond"])
 

@@ -11,18 +11,18 @@ import pytest
 
 from sparkctl import files
 from sparkctl.core.config import load_config
-from sparkctl.core.env import engine_env
-from sparkctl.core.faults import Place, source_lines
-from sparkctl.core.history import History
-from sparkctl.core.logfile import opened
-from sparkctl.core.owed import OwedStops
+from sparkctl.core.env import resolve_engine_env
+from sparkctl.core.faults import FilePosition, read_source_lines
+from sparkctl.core.history import OperationHistory
+from sparkctl.core.logfile import open_log
+from sparkctl.core.owed import PendingStopFiles
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.recording import Recorder, read
-from sparkctl.core.ssh_aliases import ssh_aliases
-from sparkctl.core.textedit import read as read_for_editing
+from sparkctl.core.recording import EventRecorder, read_recording
+from sparkctl.core.ssh_aliases import list_ssh_aliases
+from sparkctl.core.textedit import read_source as read_for_editing
 from sparkctl.errors import InvalidInput
-from sparkctl.operations.following.figures import logged
-from sparkctl.operations.profile_import import Request, from_source
+from sparkctl.operations.following.figures import average_stats_lines
+from sparkctl.operations.profile_import import ImportProfile, import_from_source
 from sparkctl.wire import sshconfig
 
 ID = "0123456789ab" + "c" * 52
@@ -76,26 +76,31 @@ def test_what_is_no_file_is_refused_by_its_kind(lies_there: tuple[Path, str]) ->
 
 def test_readers_of_what_the_user_writes_say_what_lies_there(lies_there: tuple[Path, str]) -> None:
     path, words = lies_there
-    for read_it in (load_config, read_for_editing, lambda place: list(read(place)), ProfileLibrary().check):
+    for read_it in (
+        load_config,
+        read_for_editing,
+        lambda place: list(read_recording(place)),
+        ProfileLibrary().find_issues,
+    ):
         with pytest.raises(InvalidInput, match=words):
             read_it(path)
-    with pytest.raises(InvalidInput, match=words), opened(path):
+    with pytest.raises(InvalidInput, match=words), open_log(path):
         pass
-    with pytest.raises(InvalidInput, match=words), opened(path, is_saved=True):
+    with pytest.raises(InvalidInput, match=words), open_log(path, is_saved=True):
         pass
     with pytest.raises(InvalidInput, match=words):
-        from_source(str(path), Request())
+        import_from_source(str(path), ImportProfile())
 
 
 def test_readers_of_what_is_kept_do_without(lies_there: tuple[Path, str], tmp_path: Path) -> None:
     path, _ = lies_there
-    assert logged(path, None) == (None, None)  # type: ignore[arg-type]  # nothing is read, so no engine reads it
-    assert ssh_aliases(path) == ()
-    assert source_lines([Place(str(path), 1, 1)]) == {}
+    assert average_stats_lines(path, None) == (None, None)  # type: ignore[arg-type]  # nothing is read, so no engine reads it
+    assert list_ssh_aliases(path) == ()
+    assert read_source_lines([FilePosition(str(path), 1, 1)]) == {}
     stops = tmp_path / "unfinished-stops"
     stops.mkdir()
     path.rename(stops / "x.json")
-    assert OwedStops(tmp_path).all(0.0) == ()
+    assert PendingStopFiles(tmp_path).list_all(0.0) == ()
 
 
 def test_a_profile_s_env_file_is_a_file(lies_there: tuple[Path, str], tmp_path: Path) -> None:
@@ -104,34 +109,34 @@ def test_a_profile_s_env_file_is_a_file(lies_there: tuple[Path, str], tmp_path: 
     profile.write_text(f"schema: 1\nname: pp\nengine: container\nimage: a/b:1\nenv_file: {path.name}\n")
     found = ProfileLibrary(tmp_path).load(str(profile))
     with pytest.raises(InvalidInput, match=words):
-        engine_env(found, {})
+        resolve_engine_env(found, {})
 
 
 @pytest.mark.parametrize("suffix", [".verdict.json", ".start.txt", ".before.json", ".guard.json"])
 def test_a_file_beside_a_log_is_a_file(suffix: str, tmp_path: Path) -> None:
-    history = History(tmp_path)
+    history = OperationHistory(tmp_path)
     folder = tmp_path / "logs" / "qwen36" / "spark1"
     folder.mkdir(parents=True)
     (folder / "20261120-101010-0123456789ab.log").write_text("2026-11-20T10:10:10.000000000Z hello\n")
     os.mkfifo(folder / f"20261120-101010-0123456789ab{suffix}")
     (saved,) = history.saved_logs("qwen36")
-    assert history.kept_verdict(saved) is None
-    assert history.start_of("qwen36", "spark1", ID) is None
-    assert history.before_start("qwen36", "spark1", ID) is None
+    assert history.load_verdict(saved) is None
+    assert history.load_start_command("qwen36", "spark1", ID) is None
+    assert history.load_memory_before("qwen36", "spark1", ID) is None
 
 
 @pytest.mark.parametrize("name", ["history.db", "history.db-wal", "history.db-shm", "starts.jsonl"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_history_that_is_no_file_is_said_and_never_empty(name: str, kind: str, tmp_path: Path) -> None:
     if name != "history.db":
-        History(tmp_path).remember_start("qwen36", "h", "spark1", 10.0)
+        OperationHistory(tmp_path).record_start("qwen36", "h", "spark1", 10.0)
         (tmp_path / name).unlink(missing_ok=True)
     KINDS[kind][0](tmp_path / name)
-    history = History(tmp_path)
+    history = OperationHistory(tmp_path)
     found = history.operations()
     if name == "history.db" or history.is_unreadable:
         assert (found, history.is_unreadable) == ((), True)
-        assert "cannot be used" in (history.word() or "")
+        assert "cannot be used" in (history.take_warning() or "")
     else:
         assert len(found) == 1, "it goes on without what lies there"
 
@@ -142,17 +147,17 @@ def test_an_ssh_config_that_is_no_file_is_said(tmp_path: Path, monkeypatch: pyte
     config = tmp_path / ".ssh" / "config"
     os.mkfifo(config)
     with pytest.raises(InvalidInput, match=r"ssh config cannot be used.*it is a FIFO"):
-        sshconfig.resolve("spark1")
+        sshconfig.resolve_target("spark1")
     config.unlink()
     config.write_text("Include config\n")
     with pytest.raises(InvalidInput, match="ssh config cannot be used"):
-        sshconfig.resolve("spark1")
+        sshconfig.resolve_target("spark1")
     config.unlink()
     os.mkfifo(tmp_path / ".ssh" / "key")
     with pytest.raises(InvalidInput, match="identity"):
-        sshconfig.resolve("spark1", identity="~/.ssh/key")
+        sshconfig.resolve_target("spark1", identity="~/.ssh/key")
     config.write_text("Host *\n  IdentityFile ~/.ssh/key\n")
-    assert sshconfig.resolve("spark1").identities == ()
+    assert sshconfig.resolve_target("spark1").identities == ()
 
 
 def test_a_pipe_that_is_named_with_its_writer_is_read_to_its_end(tmp_path: Path) -> None:
@@ -193,11 +198,11 @@ def test_process_substitution_is_read_wherever_a_file_is_named(spelling: str) ->
         os.close(writer)
         return Path(spelling.format(reader))
 
-    with opened(given(b"a log\n")) as source:
+    with open_log(given(b"a log\n")) as source:
         assert source.read(100) == b"a log\n"
     assert files.read_regular(given(b"a: 1\n"), 100) == b"a: 1\n"
     recipe = given(b"docker run --gpus all vllm/vllm-openai:v0.19.1 --model Qwen/Qwen3-8B\n")
-    assert from_source(str(recipe), Request()).profile.engine == "vllm"
+    assert import_from_source(str(recipe), ImportProfile()).profile.engine == "vllm"
 
 
 def test_an_empty_device_is_an_empty_file() -> None:
@@ -217,7 +222,7 @@ def test_a_recording_into_a_pipe_that_nobody_reads_is_refused(tmp_path: Path) ->
     path = tmp_path / "pipe"
     os.mkfifo(path)
     with pytest.raises(InvalidInput, match="cannot write"):
-        Recorder(path, lambda words: None, force=True)
+        EventRecorder(path, lambda words: None, force=True)
 
 
 def test_a_directory_of_profiles_that_is_none_is_said(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from sparkctl.core.scrub import Scrubber
+from sparkctl.core.scrub import Redactor
 from sparkctl.model.log import LogLine
-from sparkctl.model.secrets import MASK, is_secret_name, may_hold_secret, redact, redact_word, secret_values
+from sparkctl.model.secrets import MASK, find_secret_values, is_secret_name, may_hold_secret, redact, redact_word
 from sparkctl.operations.masking import LineMasker
 from sparkctl.wire import docker_json
 from tests.unit.engines import golden
@@ -60,7 +60,7 @@ LONG = {
 @pytest.mark.parametrize("text", PLACES)
 def test_a_value_is_masked_by_its_place_also_in_a_text_of_others(text: str) -> None:
     assert may_hold_secret(text)
-    for masked in (redact(text), redact_word(text), Scrubber().text(text)):
+    for masked in (redact(text), redact_word(text), Redactor().redact_text(text)):
         assert V not in masked
         assert MASK in masked
 
@@ -116,12 +116,12 @@ def test_no_log_of_an_engine_loses_a_word() -> None:
 FUNCTIONS: dict[str, Callable[[str], object]] = {
     "redact": redact,
     "redact_word": redact_word,
-    "a value": lambda text: secret_values({"NOTE": text}),
-    "an environment": lambda text: docker_json.secrets(
+    "a value": lambda text: find_secret_values({"NOTE": text}),
+    "an environment": lambda text: docker_json.parse_secret_values(
         {"Config": {"Env": [f"NOTE={text}"], "Cmd": ["sh", "-c", text]}}
     ),
-    "a text to post": lambda text: Scrubber().text(text),
-    "a label to post": lambda text: Scrubber().data({"Labels": {"note": text}}),
+    "a text to post": lambda text: Redactor().redact_text(text),
+    "a label to post": lambda text: Redactor().redact_json({"Labels": {"note": text}}),
     "a name": is_secret_name,
 }
 
@@ -184,4 +184,4 @@ async def test_a_private_key_whose_beginning_was_not_asked_for_is_masked_too() -
     lines = [LogLine("2026-11-22T12:00:00Z", text, number) for number, text in enumerate(texts, 1)]
     kept = [line.text for line in await LineMasker(()).mask(lines)]
     assert kept == [texts[0], MASK, MASK, MASK, *texts[4:]]
-    assert Scrubber().text("\n".join(texts)).split("\n") == kept
+    assert Redactor().redact_text("\n".join(texts)).split("\n") == kept

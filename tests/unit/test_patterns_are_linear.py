@@ -23,8 +23,8 @@ from types import ModuleType
 import pytest
 
 import sparkctl
-from sparkctl.engines import names
-from sparkctl.engines._vocabulary import Vocabulary
+from sparkctl.engines import engine_names
+from sparkctl.engines._vocabulary import LogRules
 from tests.unit.hostile import hostile_pieces
 
 ROOT = Path(sparkctl.__file__).parent
@@ -186,8 +186,8 @@ def test_time_grows_with_the_text(file: str) -> None:
 
 def test_the_rules_of_the_engines_are_no_slower() -> None:
     """They see no more of a line than `_vocabulary` gives them."""
-    modules = [importlib.import_module(f"sparkctl.engines.{name}") for name in names()]
-    vocabularies = [value for module in modules for value in vars(module).values() if isinstance(value, Vocabulary)]
+    modules = [importlib.import_module(f"sparkctl.engines.{name}") for name in engine_names()]
+    vocabularies = [value for module in modules for value in vars(module).values() if isinstance(value, LogRules)]
     patterns = {rule.pattern for one in vocabularies for rule in (*one.rules, *one.facts)}
     patterns |= {module.ENGINE.signs.marks for module in modules if module.ENGINE.signs.marks}
     assert len(patterns) > 200

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from sparkctl.model.secrets import (
     MASK,
-    findable,
+    find_secret_arguments,
+    find_secret_values,
     is_secret_name,
+    list_secret_spellings,
     may_hold_secret,
     redact,
     redact_word,
-    secret_arguments,
-    secret_values,
 )
-from sparkctl.model.text import clean, clean_lines, load_json, shorten
+from sparkctl.model.text import load_json, sanitize_line, sanitize_lines, truncate_text
 
 HOSTILE = {
     "colour": "\x1b[31mred\x1b[0m",
@@ -45,27 +45,30 @@ def shows_nothing_but_text(text: str) -> bool:
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_no_control_byte_passes(text: str) -> None:
-    cleaned = clean(f"before {text} after")
+    cleaned = sanitize_line(f"before {text} after")
     assert shows_nothing_but_text(cleaned), ascii(cleaned)
     assert cleaned.startswith("before ")
 
 
 def test_escape_sequences_leave_no_trace_and_text_stays() -> None:
-    assert clean("\x1b[0;36m(APIServer pid=9134)\x1b[0;0m \x1b[32mINFO\x1b[0m ok") == "(APIServer pid=9134) INFO ok"
-    assert clean("Loading ▕█████▋ 67 % größer 日本 🔥") == "Loading ▕█████▋ 67 % größer 日本 🔥"
-    assert clean("a\tb") == "a    b"
+    assert (
+        sanitize_line("\x1b[0;36m(APIServer pid=9134)\x1b[0;0m \x1b[32mINFO\x1b[0m ok")
+        == "(APIServer pid=9134) INFO ok"
+    )
+    assert sanitize_line("Loading ▕█████▋ 67 % größer 日本 🔥") == "Loading ▕█████▋ 67 % größer 日本 🔥"
+    assert sanitize_line("a\tb") == "a    b"
 
 
 @given(st.text())
 def test_the_gate_holds_for_any_text_and_twice_is_once(text: str) -> None:
-    once = clean(text)
+    once = sanitize_line(text)
     assert shows_nothing_but_text(once)
-    assert clean(once) == once
+    assert sanitize_line(once) == once
 
 
 @given(st.text())
 def test_lines_are_lines(text: str) -> None:
-    assert all(shows_nothing_but_text(line) for line in clean_lines(text))
+    assert all(shows_nothing_but_text(line) for line in sanitize_lines(text))
 
 
 def test_json_of_a_node_holds_no_half_of_a_character() -> None:
@@ -78,8 +81,8 @@ def test_json_of_a_node_holds_no_half_of_a_character() -> None:
 
 
 def test_shorten_marks_its_cut() -> None:
-    assert shorten("abcdef", 4) == "abc…"
-    assert shorten("abc", 3) == "abc"
+    assert truncate_text("abcdef", 4) == "abc…"
+    assert truncate_text("abc", 3) == "abc"
 
 
 @pytest.mark.parametrize(
@@ -136,24 +139,24 @@ def test_names_that_only_look_like_it(name: str) -> None:
 
 
 def test_secrets_are_masked_by_value_and_by_shape() -> None:
-    secrets = secret_values({"HF_TOKEN": "sesame-open", "A": "b"}) | secret_arguments(
+    secrets = find_secret_values({"HF_TOKEN": "sesame-open", "A": "b"}) | find_secret_arguments(
         ["serve", "--api-key", "xyzzy-123", "--x=1"]
     )
     assert secrets == {"sesame-open", "xyzzy-123"}
     assert redact("token=sesame-open key xyzzy-123", secrets) == f"token={MASK} key {MASK}"
     assert "hf_" not in redact("see hf_abcdefghijklmnopqrstuvwxyz")
-    assert secret_arguments(["--api-key=open-sesame"]) == {"open-sesame"}
+    assert find_secret_arguments(["--api-key=open-sesame"]) == {"open-sesame"}
 
 
 def test_a_secret_of_several_lines_is_masked_line_by_line() -> None:
-    secrets = secret_values({"TLS_PRIVATE_KEY": "-----BEGIN-----\n  MIIEabcdef\nab\n-----END-----\n"})
+    secrets = find_secret_values({"TLS_PRIVATE_KEY": "-----BEGIN-----\n  MIIEabcdef\nab\n-----END-----\n"})
     assert {"MIIEabcdef", "-----BEGIN-----", "-----END-----"} <= secrets
     assert "ab" not in secrets
     assert redact("read MIIEabcdef from the environment", secrets) == f"read {MASK} from the environment"
 
 
 def test_a_secret_is_found_as_json_and_urls_write_it() -> None:
-    secrets = findable(['pa"ss\\w+rd'])
+    secrets = list_secret_spellings(['pa"ss\\w+rd'])
     assert redact(r'{"k": "pa\"ss\\w+rd"}', secrets) == f'{{"k": "{MASK}"}}'
     assert redact("?k=pa%22ss%5Cw%2Brd", secrets) == f"?k={MASK}"
 
@@ -180,8 +183,8 @@ def test_a_password_in_a_url_is_masked_by_its_place(text: str, shown: str) -> No
 
 def test_secrets_inside_the_words_of_a_command() -> None:
     words = ["bash", "-c", "export HF_TOKEN='sesame-one'; serve --api-key sesame-two --max-tokens 123456"]
-    assert secret_arguments(words) == {"sesame-one", "sesame-two"}
-    assert secret_arguments(["--api-key", "sesame-one", "sesame-two", "--port", "800000"]) == {
+    assert find_secret_arguments(words) == {"sesame-one", "sesame-two"}
+    assert find_secret_arguments(["--api-key", "sesame-one", "sesame-two", "--port", "800000"]) == {
         "sesame-one",
         "sesame-two",
     }
@@ -215,8 +218,8 @@ def test_a_token_shows_itself_by_its_shape_under_any_name(token: str) -> None:
 
 def test_a_header_is_masked_by_its_name_and_its_value_is_known() -> None:
     assert redact_word("Authorization: Bearer abcdef") == f"Authorization: {MASK}"
-    assert "abcdefgh" in secret_values({"AUTHZ": "Authorization: Bearer abcdefgh", "X": "X-Api-Key: 1"})
-    assert "abcdefgh" in secret_values({"HEADER": "Authorization: Bearer abcdefgh"})
+    assert "abcdefgh" in find_secret_values({"AUTHZ": "Authorization: Bearer abcdefgh", "X": "X-Api-Key: 1"})
+    assert "abcdefgh" in find_secret_values({"HEADER": "Authorization: Bearer abcdefgh"})
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.core.record import plain, rebuilt
-from sparkctl.model.verdict import MEANING, Cause, Evidence, Verdict, present_name
+from sparkctl.core.record import from_json_data, to_json_data
+from sparkctl.model.verdict import CAUSE_MEANINGS, Evidence, FailureCause, Verdict, normalize_cause_name
 
 DOCUMENTED = [
     "startup-memory-check", "weights-do-not-fit", "memory-changed-during-start", "kv-cache-too-small",
@@ -19,29 +19,29 @@ OURS = ["docker-refused", "killed", "exited", "stopped-by-others", "timed-out"]
 
 
 def test_the_set_is_closed_and_every_cause_means_something() -> None:
-    assert sorted(Cause) == sorted([*DOCUMENTED, *OURS])
-    assert set(MEANING) == set(Cause)
-    assert len({*MEANING.values()}) == len(Cause)
+    assert sorted(FailureCause) == sorted([*DOCUMENTED, *OURS])
+    assert set(CAUSE_MEANINGS) == set(FailureCause)
+    assert len({*CAUSE_MEANINGS.values()}) == len(FailureCause)
 
 
 @pytest.mark.parametrize(
     ("then", "now"),
     [
-        ("bad-flag", Cause.UNKNOWN_FLAG),
-        ("oom-killed", Cause.HOST_OOM_KILL),
-        ("no-memory-for-kv-cache", Cause.KV_CACHE_TOO_SMALL),
-        ("not-generating", Cause.WEDGED),
-        ("crashed", Cause.CRASHED),
+        ("bad-flag", FailureCause.UNKNOWN_FLAG),
+        ("oom-killed", FailureCause.HOST_OOM_KILL),
+        ("no-memory-for-kv-cache", FailureCause.KV_CACHE_TOO_SMALL),
+        ("not-generating", FailureCause.WEDGED),
+        ("crashed", FailureCause.CRASHED),
     ],
 )
-def test_what_an_older_sparkctl_wrote_is_read(then: str, now: Cause) -> None:
-    written = plain(Verdict(Cause.CRASHED, "s", (Evidence("t", "log", 1),), "r"))
+def test_what_an_older_sparkctl_wrote_is_read(then: str, now: FailureCause) -> None:
+    written = to_json_data(Verdict(FailureCause.CRASHED, "s", (Evidence("t", "log", 1),), "r"))
     assert isinstance(written, dict)
-    assert rebuilt(Verdict, {**written, "cause": then}).cause is now
-    assert present_name(then) == now
+    assert from_json_data(Verdict, {**written, "cause": then}).cause is now
+    assert normalize_cause_name(then) == now
 
 
 def test_what_was_never_a_cause_is_none() -> None:
     with pytest.raises(ValueError, match="howl"):
-        Cause("howl")
-    assert present_name("howl") == "howl"
+        FailureCause("howl")
+    assert normalize_cause_name("howl") == "howl"

@@ -21,9 +21,9 @@ def command(ctx: click.Context, shell: str | None) -> int:
     from click.shell_completion import get_completion_class
 
     from sparkctl.cli import output
-    from sparkctl.cli.app import root
+    from sparkctl.cli.app import sparkctl_command
 
     kind = get_completion_class(shell)
     assert kind is not None
-    output.text(kind(root, {}, "sparkctl", "_SPARKCTL_COMPLETE").source())
+    output.print_line(kind(sparkctl_command, {}, "sparkctl", "_SPARKCTL_COMPLETE").source())
     return 0

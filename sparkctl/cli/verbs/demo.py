@@ -66,7 +66,7 @@ def command(
         raise click.UsageError(f"{idle[0]} belongs to the panel: it goes without a verb", ctx)
     if plain:
         return _plain(scenario, speed)
-    if not serve and not verb and not panel.is_possible():
+    if not serve and not verb and not panel.can_open_panel():
         raise click.UsageError("which verb? for example: sparkctl demo up qwen36 --node spark1", ctx)
     if serve:
         return _serve(scenario or "empty", speed)
@@ -79,20 +79,20 @@ def _verb(verb: tuple[str, ...], scenario: str, speed: float) -> int:
     """Run a verb there, and say what became of what it started."""
     from sparkctl.cli import narrate
 
-    with _there(scenario, speed=speed) as home:
+    with _temporary_home(scenario, speed=speed) as home:
         code = _invoke(verb)
         has_log = any((home / "state").rglob("*.log"))
     if verb[0] == "up":
-        narrate.say(_what_ended(code, has_log))
+        narrate.print_message(_explain_end(code, has_log))
     return code
 
 
 def _plain(scenario: str | None, speed: float) -> int:
     """Tell in sentences what changes there, until Ctrl-C."""
-    from sparkctl.cli.plain import listen
+    from sparkctl.cli.plain import run_plain_mode
 
-    with _there(scenario or _AT_WORK, speed=speed):
-        return listen()
+    with _temporary_home(scenario or _AT_WORK, speed=speed):
+        return run_plain_mode()
 
 
 def _panel(scenario: str | None, speed: float, *, readonly: bool) -> int:
@@ -102,38 +102,38 @@ def _panel(scenario: str | None, speed: float, *, readonly: bool) -> int:
     from sparkctl.sim import DEMO_SPEED, SimClock
 
     clock = SimClock(elastic=True)
-    pace = {"speed": 1 / DEMO_SPEED, "clock": clock, "haste": demo_story.HASTE * speed}
-    with _there(scenario or (_AT_WORK if readonly else "story"), **pace) as home:
-        demo_story.remember(home / "state")
+    pace = {"speed": 1 / DEMO_SPEED, "clock": clock, "haste": demo_story.TIME_FACTOR * speed}
+    with _temporary_home(scenario or (_AT_WORK if readonly else "story"), **pace) as home:
+        demo_story.seed_start_history(home / "state")
         with_story = scenario is None and not readonly
-        return open_panel(readonly=readonly, demo=demo_story.demo(clock, with_story=with_story))
+        return open_panel(readonly=readonly, demo=demo_story.build_demo_options(clock, with_story=with_story))
 
 
 @contextmanager
-def _sparks(scenario: str, **pace: Any) -> Iterator[tuple[Path, Path]]:
+def _run_simulator(scenario: str, **pace: Any) -> Iterator[tuple[Path, Path]]:
     """Let two simulated Sparks run; the value is their config, and a directory for an operator who is at home nowhere else."""
-    from sparkctl.sim import background
+    from sparkctl.sim import run_in_background
 
     with (
-        _until_hung_up(),
+        _handle_hangup(),
         tempfile.TemporaryDirectory(prefix="sparkctl-demo-") as home,
-        background(scenario=scenario, **pace) as config,
+        run_in_background(scenario=scenario, **pace) as config,
     ):
         _copy_config(Path(home))
         yield Path(config), Path(home)
 
 
 @contextmanager
-def _there(scenario: str, **pace: Any) -> Iterator[Path]:
+def _temporary_home(scenario: str, **pace: Any) -> Iterator[Path]:
     """Be an operator with directories of its own, under the value; what was written there is told of, for it is gone then."""
-    with _sparks(scenario, **pace) as (config, home), _at(config, home):
+    with _run_simulator(scenario, **pace) as (config, home), _use_directories(config, home):
         before = _profiles(home)
         yield home
         has_written = _profiles(home) != before
     if has_written:
         from sparkctl.cli import narrate
 
-        narrate.say(_WRITTEN)
+        narrate.print_message(_WRITTEN)
 
 
 def _profiles(home: Path) -> frozenset[tuple[str, int]]:
@@ -145,7 +145,7 @@ def _profiles(home: Path) -> frozenset[tuple[str, int]]:
     return frozenset(with_times)
 
 
-def _what_ended(code: int, has_log: bool) -> str:
+def _explain_end(code: int, has_log: bool) -> str:
     """Say what became of what `up` speaks of: here nothing goes on without us."""
     kept = "`sparkctl demo --serve` keeps them"
     if code in (0, 130):
@@ -154,7 +154,7 @@ def _what_ended(code: int, has_log: bool) -> str:
 
 
 @contextmanager
-def _until_hung_up() -> Iterator[None]:
+def _handle_hangup() -> Iterator[None]:
     """Make the end of the terminal an end like Ctrl-C: what lies in temporary directories goes, keys among it."""
     import signal
 
@@ -169,16 +169,16 @@ def _until_hung_up() -> Iterator[None]:
 
 
 def _invoke(verb: tuple[str, ...]) -> int:
-    from sparkctl.cli.app import invoke
+    from sparkctl.cli.app import invoke_command_line
 
-    return invoke(list(verb))
+    return invoke_command_line(list(verb))
 
 
 def _copy_config(home: Path) -> None:
     """Copy the operator's config, without the profiles: those are read where they are."""
     import shutil
 
-    from sparkctl.core.paths import APP, config_dir, user_profiles_dir
+    from sparkctl.core.paths import APP_NAME, config_dir, user_profiles_dir
 
     profiles = user_profiles_dir()
 
@@ -187,16 +187,16 @@ def _copy_config(home: Path) -> None:
 
     if config_dir().is_dir():
         with suppress(OSError):  # what cannot be read is left out, the rest is there
-            shutil.copytree(config_dir(), home / "config" / APP, ignore=ignored, ignore_dangling_symlinks=True)
+            shutil.copytree(config_dir(), home / "config" / APP_NAME, ignore=ignored, ignore_dangling_symlinks=True)
 
 
 @contextmanager
-def _at(config: Path, home: Path) -> Iterator[None]:
+def _use_directories(config: Path, home: Path) -> Iterator[None]:
     """Be an operator with directories of its own under ``home``, whose ~/.ssh/config does not apply."""
-    from sparkctl.core.paths import profiles_beneath, user_profiles_dir
+    from sparkctl.core.paths import read_only_profiles_dir, user_profiles_dir
 
     changed = {
-        "SPARKCTL_PROFILES_BENEATH": str(profiles_beneath() or user_profiles_dir()),
+        "SPARKCTL_PROFILES_BENEATH": str(read_only_profiles_dir() or user_profiles_dir()),
         "SPARKCTL_CONFIG": str(config),
         "SPARKCTL_STATE": str(home / "state"),
         "XDG_CONFIG_HOME": str(home / "config"),
@@ -223,13 +223,15 @@ def _serve(scenario: str, speed: float) -> int:
 
     from sparkctl.cli import narrate, output
 
-    with _sparks(scenario, speed=speed) as (config, home):
-        output.text(f"export SPARKCTL_CONFIG={config}")
-        output.text(f"export SPARKCTL_STATE={home / 'state'}")
-        output.text(f"export XDG_CONFIG_HOME={home / 'config'}")
+    with _run_simulator(scenario, speed=speed) as (config, home):
+        output.print_line(f"export SPARKCTL_CONFIG={config}")
+        output.print_line(f"export SPARKCTL_STATE={home / 'state'}")
+        output.print_line(f"export XDG_CONFIG_HOME={home / 'config'}")
         if "SPARKCTL_PROFILES_BENEATH" in os.environ:
-            output.text(f"export SPARKCTL_PROFILES_BENEATH={shlex.quote(os.environ['SPARKCTL_PROFILES_BENEATH'])}")
-        narrate.say(
+            output.print_line(
+                f"export SPARKCTL_PROFILES_BENEATH={shlex.quote(os.environ['SPARKCTL_PROFILES_BENEATH'])}"
+            )
+        narrate.print_message(
             "two simulated Sparks are running; Ctrl-C ends them. Endpoints of what you start answer inside them only. "
             "Profiles that are written in such a terminal end with them, too"
         )

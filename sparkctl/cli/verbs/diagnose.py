@@ -11,11 +11,17 @@ import click
 from click.shell_completion import CompletionItem
 
 from sparkctl.cli import loop
-from sparkctl.cli.setup import chosen_nodes, complete_profiles, json_document_option, make_context, node_option
-from sparkctl.engines import names
+from sparkctl.cli.setup import (
+    complete_profiles,
+    create_context,
+    json_document_option,
+    node_option,
+    select_configured_nodes,
+)
+from sparkctl.engines import engine_names
 
 if TYPE_CHECKING:
-    from sparkctl.operations.diagnose import Diagnosed
+    from sparkctl.operations.diagnose import DiagnosisReport
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -28,7 +34,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.command("diagnose", short_help="Read a log and say why the engine did not start, or died.")
 @click.argument("log", required=False, metavar="[FILE|-|INSTANCE]", shell_complete=_complete)
 @click.option(
-    "--engine", type=click.Choice(["auto", *names()]), default="auto", show_default=True,
+    "--engine", type=click.Choice(["auto", *engine_names()]), default="auto", show_default=True,
     help="Whose log it is; auto finds out.",
 )  # fmt: skip
 @node_option(many=True)
@@ -52,15 +58,17 @@ def command(
         return _list_causes(as_json)
     if log is None and sys.stdin.isatty():
         raise click.UsageError("name a log file, - for stdin, or an instance", ctx)
-    found = _read(ctx, log or "-", None if engine == "auto" else engine, node, as_json=as_json)
-    _tell(found, as_json=as_json)
+    found = _diagnose_source(ctx, log or "-", None if engine == "auto" else engine, node, as_json=as_json)
+    _print_diagnosis(found, as_json=as_json)
     from sparkctl.errors import ExitCode
 
     return int(ExitCode.UNREACHABLE if found.silent else ExitCode.DONE)
 
 
-def _read(ctx: click.Context, log: str, engine: str | None, node: tuple[str, ...], *, as_json: bool) -> Diagnosed:
-    from sparkctl.operations.diagnose import of_bytes, of_instance
+def _diagnose_source(
+    ctx: click.Context, log: str, engine: str | None, node: tuple[str, ...], *, as_json: bool
+) -> DiagnosisReport:
+    from sparkctl.operations.diagnose import diagnose_bytes, diagnose_instance
 
     if log == "-":
         if node:
@@ -68,57 +76,61 @@ def _read(ctx: click.Context, log: str, engine: str | None, node: tuple[str, ...
         if sys.stdin.isatty():
             from sparkctl.cli import narrate
 
-            narrate.say("paste the log, then Ctrl-D on a line of its own")
+            narrate.print_message("paste the log, then Ctrl-D on a line of its own")
         from sparkctl.core.logfile import refuse_endless
 
         refuse_endless(sys.stdin)
-        return of_bytes(sys.stdin.buffer.raw if hasattr(sys.stdin.buffer, "raw") else sys.stdin.buffer, "stdin", engine)
-    if not node and _is_file(log):
-        from sparkctl.core.logfile import opened
+        return diagnose_bytes(
+            sys.stdin.buffer.raw if hasattr(sys.stdin.buffer, "raw") else sys.stdin.buffer, "stdin", engine
+        )
+    if not node and _looks_like_path(log):
+        from sparkctl.core.logfile import open_log
 
-        with opened(Path(log)) as source:
-            return of_bytes(source, log, engine)
+        with open_log(Path(log)) as source:
+            return diagnose_bytes(source, log, engine)
     from sparkctl.core.config import load_config
 
-    context = make_context(may_ask=not as_json)
-    nodes = chosen_nodes(node) if node or load_config(required=False).nodes else []  # saved logs need no config
-    return loop.run(of_instance(context, log, nodes, engine))
+    context = create_context(may_ask=not as_json)
+    nodes = (
+        select_configured_nodes(node) if node or load_config(required=False).nodes else []
+    )  # saved logs need no config
+    return loop.run_async(diagnose_instance(context, log, nodes, engine))
 
 
-def _is_file(word: str) -> bool:
+def _looks_like_path(word: str) -> bool:
     """A word that is a path, or that names something here which is no directory; a bare word may be an instance."""
     path = Path(word)
     looks_so = "/" in word or path.suffix in (".log", ".txt", ".gz", ".out", ".err")
     return looks_so or (os.path.lexists(path) and not path.is_dir())
 
 
-def _tell(found: Diagnosed, *, as_json: bool) -> None:
+def _print_diagnosis(found: DiagnosisReport, *, as_json: bool) -> None:
     from sparkctl.cli import narrate, output
-    from sparkctl.engines import load
-    from sparkctl.present.diagnosis import diagnosis_document, diagnosis_lines
-    from sparkctl.present.fold import fold
+    from sparkctl.engines import load_engine
+    from sparkctl.present.diagnosis import build_diagnosis_json, format_diagnosis
+    from sparkctl.present.fold import wrap_line
 
     for where, error in found.silent:
-        narrate.warning(where, error.message, error.hint)
+        narrate.print_warning(where, error.message, error.hint)
     if as_json:
-        output.document(diagnosis_document(found.diagnosis, found.source, found.instance, found.node))
+        output.print_json(build_diagnosis_json(found.diagnosis, found.source, found.instance, found.node))
         return
     if found.node is not None:
-        narrate.say(found.source)
+        narrate.print_message(found.source)
     width = output.width()
-    for line in diagnosis_lines(found.diagnosis, lambda name: load(name).title, found.instance, found.node):
-        output.texts(fold(line, width, 10))
+    for line in format_diagnosis(found.diagnosis, lambda name: load_engine(name).title, found.instance, found.node):
+        output.print_lines(wrap_line(line, width, 10))
 
 
 def _list_causes(as_json: bool) -> int:
     from sparkctl.cli import output
-    from sparkctl.model.verdict import MEANING
-    from sparkctl.present.diagnosis import cause_lines
+    from sparkctl.model.verdict import CAUSE_MEANINGS
+    from sparkctl.present.diagnosis import format_causes
 
     if as_json:
-        output.document(
-            {"schema": 1, "causes": [{"cause": str(one), "means": means} for one, means in MEANING.items()]}
+        output.print_json(
+            {"schema": 1, "causes": [{"cause": str(one), "means": means} for one, means in CAUSE_MEANINGS.items()]}
         )
     else:
-        output.texts(cause_lines())
+        output.print_lines(format_causes())
     return 0

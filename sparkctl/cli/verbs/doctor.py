@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.recording import RecordingTeller, record_options, recorded, recorder
-from sparkctl.cli.setup import chosen_nodes, json_option, make_context, node_option
+from sparkctl.cli.recording import RecordingPrinter, open_recorder, record_options, recording_exit_code
+from sparkctl.cli.setup import create_context, json_option, node_option, select_configured_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sparkctl.cli.drive import Teller
-    from sparkctl.core.context import Context
+    from sparkctl.cli.drive import EventPrinter
+    from sparkctl.core.context import CommandContext
     from sparkctl.model.node import Node
 
 _HANG = 18  # below the words of a finding
@@ -55,102 +55,104 @@ def command(
     bytes, and measures each of them each way by TCP, by ib_write_bw where both have it; nothing is installed. --collect
     changes nothing on them and judges nothing. Exit 5 if something is a problem, 3 if a node could not be asked.
     """
-    from sparkctl.cli.drive import drive
-    from sparkctl.cli.tellers import JsonTeller
-    from sparkctl.operations.doctor import doctor
+    from sparkctl.cli.drive import run_verb
+    from sparkctl.cli.tellers import JsonPrinter
+    from sparkctl.operations.doctor import check_nodes
 
     if collect is not None and record is not None:
         raise click.UsageError("either --collect, which judges nothing, or --record, not both", ctx)
     if collect is not None and fabric:
         raise click.UsageError("either --collect or --fabric, not both", ctx)
-    context = make_context(may_ask=not as_json)
-    nodes = chosen_nodes(node)
+    context = create_context(may_ask=not as_json)
+    nodes = select_configured_nodes(node)
     if collect is not None:
-        return _collect(context, nodes, collect, as_json)
+        return _collect_bundle(context, nodes, collect, as_json)
     if fabric:
-        from sparkctl.operations.measure_fabric import measure as doctor
-    teller: Teller = JsonTeller() if as_json else _teller([node.name for node in nodes], at_once=fabric)
-    with recorder(ctx, record, overwrite) as recording:
+        pass
+    teller: EventPrinter = JsonPrinter() if as_json else _create_printer([node.name for node in nodes], at_once=fabric)
+    with open_recorder(ctx, record, overwrite) as recording:
         if recording is not None:
-            teller = RecordingTeller(teller, recording)
-        return recorded(drive(context, lambda: doctor(context, nodes), teller), recording)
+            teller = RecordingPrinter(teller, recording)
+        return recording_exit_code(run_verb(context, lambda: check_nodes(context, nodes), teller), recording)
 
 
-def _collect(context: Context, nodes: Sequence[Node], file: str, as_json: bool) -> int:
+def _collect_bundle(context: CommandContext, nodes: Sequence[Node], file: str, as_json: bool) -> int:
     """Write the bundle; its path is what stdout gets."""
     import time
 
     from sparkctl.cli import narrate, output
-    from sparkctl.cli.drive import drive
-    from sparkctl.cli.tellers import JsonTeller, WordTeller
-    from sparkctl.core.bundle import Bundle
+    from sparkctl.cli.drive import run_verb
+    from sparkctl.cli.tellers import JsonPrinter, TextPrinter
+    from sparkctl.core.bundle import SupportBundle
     from sparkctl.core.paths import config_file
     from sparkctl.files import read_regular
-    from sparkctl.model.events import Ended, Event
-    from sparkctl.operations.collect import collect
+    from sparkctl.model.events import CommandEnded, Event
+    from sparkctl.operations.collect import collect_support_bundle
 
-    class CollectTeller(WordTeller):
-        def tell(self, event: Event) -> None:
-            super().tell(event)
-            if isinstance(event, Ended) and event.file:
-                output.text(event.file)
+    class CollectTeller(TextPrinter):
+        def print_event(self, event: Event) -> None:
+            super().print_event(event)
+            if isinstance(event, CommandEnded) and event.file:
+                output.print_line(event.file)
 
     path = Path(file or time.strftime("sparkctl-collect-%Y%m%d-%H%M%S.tar.gz"))
     try:
         config = read_regular(config_file(), 1 << 20).decode("utf-8", "replace")
     except OSError:
         config = None
-    with Bundle(path):  # a name that cannot be is said before a node is asked
+    with SupportBundle(path):  # a name that cannot be is said before a node is asked
         pass
     if not as_json:
-        narrate.say(f"reading {', '.join(node.name for node in nodes)}; this may take a minute")
-    return drive(
-        context, lambda: collect(context, nodes, path, config, os.environ), JsonTeller() if as_json else CollectTeller()
+        narrate.print_message(f"reading {', '.join(node.name for node in nodes)}; this may take a minute")
+    return run_verb(
+        context,
+        lambda: collect_support_bundle(context, nodes, path, config, os.environ),
+        JsonPrinter() if as_json else CollectTeller(),
     )
 
 
-def _teller(names: Sequence[str], *, at_once: bool = False) -> Teller:
+def _create_printer(names: Sequence[str], *, at_once: bool = False) -> EventPrinter:
     from sparkctl.cli import output
-    from sparkctl.cli.style import ascii_only
-    from sparkctl.cli.tellers import WordTeller
-    from sparkctl.model.events import Ended, Event, Examined, Found
-    from sparkctl.present.findings import finding_lines
-    from sparkctl.present.fold import fold
+    from sparkctl.cli.style import is_ascii_only
+    from sparkctl.cli.tellers import TextPrinter
+    from sparkctl.model.events import CheckCompleted, CommandEnded, Event, FindingReported
+    from sparkctl.present.findings import format_finding
+    from sparkctl.present.fold import wrap_line
 
-    class DoctorTeller(WordTeller):
+    class DoctorTeller(TextPrinter):
         """Findings are what was asked for: they go to stdout, under their node. Of several nodes each stands together, in
         their order, as soon as it and those before it are examined."""
 
         def __init__(self) -> None:
             super().__init__()
             self.node: str | None = None  # whose findings were printed last
-            self.held: dict[str | None, list[Found]] = {}
+            self.held: dict[str | None, list[FindingReported]] = {}
             self.through: set[str | None] = set()
             self.waiting: list[str] = [] if at_once or len(names) == 1 else list(names)
 
-        def tell(self, event: Event) -> None:
+        def print_event(self, event: Event) -> None:
             match event:
-                case Found():
+                case FindingReported():
                     self.held.setdefault(event.node, []).append(event)
                     if not self.waiting or (event.node is not None and event.node not in self.waiting):
                         self.print(event.node)
-                case Examined():
+                case CheckCompleted():
                     self.through.add(event.node)
                     while self.waiting and self.waiting[0] in self.through:
                         self.print(self.waiting.pop(0))
-                case Ended():
+                case CommandEnded():
                     for node in (*self.waiting, *self.held.copy()):
                         self.print(node)
-                    super().tell(event)
+                    super().print_event(event)
                 case _:
-                    super().tell(event)
+                    super().print_event(event)
 
         def print(self, node: str | None) -> None:
             found = self.held.pop(node, [])
             if found and node != self.node:
                 self.node = node
-                output.text(f"{node}")
-            lines = [line for one in found for line in finding_lines(one, ascii_only(sys.stdout))]
-            output.texts(part for line in lines for part in fold(line, output.width(), _HANG))
+                output.print_line(f"{node}")
+            lines = [line for one in found for line in format_finding(one, is_ascii_only(sys.stdout))]
+            output.print_lines(part for line in lines for part in wrap_line(line, output.width(), _HANG))
 
     return DoctorTeller()

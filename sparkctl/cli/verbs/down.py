@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from sparkctl.cli.setup import (
-    all_nodes,
-    chosen_nodes,
     complete_profiles,
+    create_context,
     json_option,
-    make_context,
+    list_nodes,
     node_option,
-    seconds,
+    parse_duration_option,
+    select_configured_nodes,
 )
 
 
@@ -20,7 +20,10 @@ from sparkctl.cli.setup import (
 @click.option("--all", "everything", is_flag=True, help="Every instance that sparkctl started.")
 @node_option(many=True)
 @click.option(
-    "--grace", callback=seconds, metavar="TIME", help="Time between SIGTERM and SIGKILL (default: the profile's)."
+    "--grace",
+    callback=parse_duration_option,
+    metavar="TIME",
+    help="Time between SIGTERM and SIGKILL (default: the profile's).",
 )
 @click.option("--kill", is_flag=True, help="SIGKILL at once, without time to finish.")
 @json_option
@@ -46,10 +49,10 @@ def command(
       sparkctl down --all --node spark2
       sparkctl down qwen36 --kill            without time to finish
     """
-    from sparkctl.cli.drive import drive
-    from sparkctl.cli.tellers import JsonTeller, WordTeller
+    from sparkctl.cli.drive import run_verb
+    from sparkctl.cli.tellers import JsonPrinter, TextPrinter
     from sparkctl.core.profiles import ProfileLibrary
-    from sparkctl.operations.down import DownRequest, down
+    from sparkctl.operations.down import StopInstance, stop_instance
 
     if everything and instance is not None:
         raise click.UsageError("either INSTANCE or --all, not both", ctx)
@@ -57,7 +60,7 @@ def command(
         raise click.UsageError("name an instance, or say --all", ctx)
     if kill and grace is not None:
         raise click.UsageError("either --grace or --kill, not both", ctx)
-    context = make_context(may_ask=not as_json)
+    context = create_context(may_ask=not as_json)
     known = frozenset((*ProfileLibrary().names(), *context.history.instances_with_logs()))
-    request = DownRequest(instance, chosen_nodes(node), 0.0 if kill else grace, known, all_nodes())
-    return drive(context, lambda: down(context, request), JsonTeller() if as_json else WordTeller())
+    request = StopInstance(instance, select_configured_nodes(node), 0.0 if kill else grace, known, list_nodes())
+    return run_verb(context, lambda: stop_instance(context, request), JsonPrinter() if as_json else TextPrinter())

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.setup import chosen_nodes, json_option, make_context, node_option
+from sparkctl.cli.setup import create_context, json_option, node_option, select_configured_nodes
 
 if TYPE_CHECKING:
-    from sparkctl.cli.drive import Teller
+    from sparkctl.cli.drive import EventPrinter
 
 
 @click.command("drop-caches", short_help="Drop the page cache, with memory before and after.")
@@ -21,28 +21,28 @@ def command(node: tuple[str, ...], as_json: bool) -> int:
     It needs the right to `sudo tee /proc/sys/vm/drop_caches`; without it you are asked for the password, or told the
     sudoers line.
     """
-    from sparkctl.cli.drive import drive
-    from sparkctl.cli.tellers import JsonTeller
+    from sparkctl.cli.drive import run_verb
+    from sparkctl.cli.tellers import JsonPrinter
     from sparkctl.operations.drop_caches import drop_caches
 
-    context = make_context(may_ask=not as_json)
-    nodes = chosen_nodes(node)
-    return drive(context, lambda: drop_caches(context, nodes), JsonTeller() if as_json else _teller())
+    context = create_context(may_ask=not as_json)
+    nodes = select_configured_nodes(node)
+    return run_verb(context, lambda: drop_caches(context, nodes), JsonPrinter() if as_json else _teller())
 
 
-def _teller() -> Teller:
+def _teller() -> EventPrinter:
     from sparkctl.cli import output
-    from sparkctl.cli.tellers import WordTeller
+    from sparkctl.cli.tellers import TextPrinter
     from sparkctl.model.events import CachesDropped, Event
-    from sparkctl.present.sentences import caches_table
+    from sparkctl.present.sentences import format_cache_table
 
-    class CachesTeller(WordTeller):
+    class CachesTeller(TextPrinter):
         """The figures are what was asked for: they go to stdout."""
 
-        def tell(self, event: Event) -> None:
+        def print_event(self, event: Event) -> None:
             if isinstance(event, CachesDropped):
-                output.texts(caches_table(event))
+                output.print_lines(format_cache_table(event))
             else:
-                super().tell(event)
+                super().print_event(event)
 
     return CachesTeller()

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli import loop
-from sparkctl.cli.setup import chosen_nodes, make_context, node_option
+from sparkctl.cli.setup import create_context, node_option, select_configured_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sparkctl.model.endpoint import Served
+    from sparkctl.model.endpoint import ServedEndpoint
 
 _FORMS = ("env", "litellm", "openclaw", "opencode", "json")
 
@@ -36,37 +36,41 @@ def command(node: tuple[str, ...], form: str, as_json: bool) -> int:
     """
     from sparkctl.cli import narrate, output
     from sparkctl.errors import ExitCode
-    from sparkctl.operations.endpoints import default_endpoint, endpoints
-    from sparkctl.present.endpoint_forms import endpoint_document, endpoint_text, key_variable
+    from sparkctl.operations.endpoints import default_endpoint, list_endpoints
+    from sparkctl.present.endpoint_forms import api_key_variable, build_endpoints_json, format_endpoint_config
 
     as_json = as_json or form == "json"
-    context = make_context(may_ask=not as_json)
-    served, silent = loop.run(endpoints(context, chosen_nodes(node)))
+    context = create_context(may_ask=not as_json)
+    served, silent = loop.run_async(list_endpoints(context, select_configured_nodes(node)))
     if as_json:
-        output.document(endpoint_document(served))
+        output.print_json(build_endpoints_json(served))
     elif served:
         default = default_endpoint(served, silent)
-        output.remote(endpoint_text(served, form, default))
+        output.print_sanitized_lines(format_endpoint_config(served, form, default))
         if form in ("env", "openclaw"):
             _warn_of_default(served, default)
     for one in silent:
-        narrate.warning(one.where, one.message, one.hint)
+        narrate.print_warning(one.where, one.message, one.hint)
     for reached in served:
         if reached.needs_key:
-            narrate.warning(reached.node, f"{reached.instance} wants a key: put it into {key_variable(reached)}", None)
+            narrate.print_warning(
+                reached.node, f"{reached.instance} wants a key: put it into {api_key_variable(reached)}", None
+            )
     if not served and not silent:
-        narrate.say("no model answers")
+        narrate.print_message("no model answers")
     return int(ExitCode.UNREACHABLE if any(one.is_node for one in silent) else ExitCode.DONE)
 
 
-def _warn_of_default(served: Sequence[Served], default: Served | None) -> None:
+def _warn_of_default(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> None:
     from sparkctl.cli import narrate
 
     if default is None:
         names = ", ".join(f"{one.instance} on {one.node}" for one in served)
-        narrate.warning(
+        narrate.print_warning(
             None, f"no default endpoint is set: only engines that sparkctl did not start answer ({names})",
             "use the variables that begin with its name, or try again when every node answers",
         )  # fmt: skip
     elif not default.ours:
-        narrate.warning(default.node, f"the default endpoint is {default.instance}, which sparkctl did not start", None)
+        narrate.print_warning(
+            default.node, f"the default endpoint is {default.instance}, which sparkctl did not start", None
+        )

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import click
 
-from sparkctl.cli.setup import all_nodes, chosen_nodes, complete_nodes, json_option, make_context, seconds
+from sparkctl.cli.setup import (
+    complete_nodes,
+    create_context,
+    json_option,
+    list_nodes,
+    parse_duration_option,
+    select_configured_nodes,
+)
 
 
 @click.command("free", short_help="Stop everything of ours on a node, and say what is left there.")
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...", shell_complete=complete_nodes)
 @click.option("--dry-run", is_flag=True, help="Say what would be stopped and what stays, and change nothing.")
 @click.option(
-    "--grace", callback=seconds, metavar="TIME", help="Time between SIGTERM and SIGKILL (default: the profiles')."
+    "--grace",
+    callback=parse_duration_option,
+    metavar="TIME",
+    help="Time between SIGTERM and SIGKILL (default: the profiles').",
 )
 @json_option
 def command(nodes: tuple[str, ...], dry_run: bool, grace: float | None, as_json: bool) -> int:
@@ -24,10 +34,12 @@ def command(nodes: tuple[str, ...], dry_run: bool, grace: float | None, as_json:
       sparkctl free spark2
       sparkctl free spark1 spark2 --dry-run
     """
-    from sparkctl.cli.drive import drive
-    from sparkctl.cli.tellers import JsonTeller, WordTeller
-    from sparkctl.operations.down import DownRequest, down
+    from sparkctl.cli.drive import run_verb
+    from sparkctl.cli.tellers import JsonPrinter, TextPrinter
+    from sparkctl.operations.down import StopInstance, stop_instance
 
-    context = make_context(may_ask=not as_json)
-    request = DownRequest(None, chosen_nodes(nodes), grace, everywhere=all_nodes(), frees=True, dry_run=dry_run)
-    return drive(context, lambda: down(context, request), JsonTeller() if as_json else WordTeller())
+    context = create_context(may_ask=not as_json)
+    request = StopInstance(
+        None, select_configured_nodes(nodes), grace, everywhere=list_nodes(), frees=True, dry_run=dry_run
+    )
+    return run_verb(context, lambda: stop_instance(context, request), JsonPrinter() if as_json else TextPrinter())

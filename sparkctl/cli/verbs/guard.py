@@ -8,23 +8,23 @@ import click
 
 from sparkctl.cli import loop
 from sparkctl.cli.setup import (
-    chosen_nodes,
     complete_profiles,
+    create_context,
     json_document_option,
     json_option,
-    make_context,
     node_option,
-    seconds,
+    parse_duration_option,
+    select_configured_nodes,
 )
 
 _DAY = 24 * 3600.0
 
 
-def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    from sparkctl.core.profile_fields import floor_size
+def _parse_size_option(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    from sparkctl.core.profile_fields import parse_guard_floor
 
     try:
-        return None if value is None else floor_size(value)
+        return None if value is None else parse_guard_floor(value)
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), ctx, param) from wrong
 
@@ -40,21 +40,21 @@ def command() -> None:
 @command.command("status")
 @node_option(many=True)
 @json_document_option
-def status(node: tuple[str, ...], as_json: bool) -> int:
+def guard_status_command(node: tuple[str, ...], as_json: bool) -> int:
     """Show what is guarded, what the guard did, and what it stopped. Exit 3 if a node, or its guard, could not be asked."""
     from sparkctl.cli import output
-    from sparkctl.cli.style import ascii_only
-    from sparkctl.core.record import plain
+    from sparkctl.cli.style import is_ascii_only
+    from sparkctl.core.record import to_json_data
     from sparkctl.errors import ExitCode
     from sparkctl.model.guard import GuardAnswer
-    from sparkctl.operations.guard import status as look
-    from sparkctl.present.guard_table import guard_lines
+    from sparkctl.operations.guard import read_guard_status as look
+    from sparkctl.present.guard_table import format_guard_status
 
-    views = loop.run(look(make_context(may_ask=not as_json), chosen_nodes(node)))
+    views = loop.run_async(look(create_context(may_ask=not as_json), select_configured_nodes(node)))
     if as_json:
-        output.document({"schema": 1, "nodes": plain(views)})
+        output.print_json({"schema": 1, "nodes": to_json_data(views)})
     else:
-        output.texts(guard_lines(views, ascii_only(sys.stdout), output.width()))
+        output.print_lines(format_guard_status(views, is_ascii_only(sys.stdout), output.width()))
     is_known = all(view.answer in (GuardAnswer.RUNS, GuardAnswer.NONE) for view in views)
     return int(ExitCode.DONE if is_known else ExitCode.UNREACHABLE)
 
@@ -62,11 +62,18 @@ def status(node: tuple[str, ...], as_json: bool) -> int:
 @command.command("arm")
 @click.argument("instance", required=False, shell_complete=complete_profiles)
 @node_option(many=True)
-@click.option("--floor", callback=_size, metavar="SIZE", help="Act below this much available memory (default 512MiB).")
-@click.option("--for", "limit", callback=seconds, metavar="TIME", help="How long it watches (default 24h).")
+@click.option(
+    "--floor",
+    callback=_parse_size_option,
+    metavar="SIZE",
+    help="Act below this much available memory (default 512MiB).",
+)
+@click.option(
+    "--for", "limit", callback=parse_duration_option, metavar="TIME", help="How long it watches (default 24h)."
+)
 @click.option("--foreign", multiple=True, metavar="NAME", help="A container that sparkctl did not start (repeatable).")
 @json_option
-def arm(
+def guard_arm_command(
     instance: str | None, node: tuple[str, ...], floor: int | None, limit: float | None, foreign: tuple[str, ...],
     as_json: bool,
 ) -> int:  # fmt: skip
@@ -75,29 +82,29 @@ def arm(
     When memory runs out, the one that grew most is stopped, and nothing starts it again. A container of others is stopped
     only if you name it with --foreign.
     """
-    from sparkctl.cli.drive import drive
-    from sparkctl.cli.tellers import JsonTeller, WordTeller
+    from sparkctl.cli.drive import run_verb
+    from sparkctl.cli.tellers import JsonPrinter, TextPrinter
     from sparkctl.model.guard import DEFAULT_FLOOR
     from sparkctl.model.plan import GuardRule
-    from sparkctl.operations.guard import ArmRequest
-    from sparkctl.operations.guard import arm as begin
+    from sparkctl.operations.guard import ArmGuard
+    from sparkctl.operations.guard import arm_guard as begin
 
-    context = make_context(may_ask=not as_json)
+    context = create_context(may_ask=not as_json)
     rule = GuardRule(floor or DEFAULT_FLOOR, 0, limit or _DAY)
-    request = ArmRequest(chosen_nodes(node), instance, foreign, rule)
-    return drive(context, lambda: begin(context, request), JsonTeller() if as_json else WordTeller())
+    request = ArmGuard(select_configured_nodes(node), instance, foreign, rule)
+    return run_verb(context, lambda: begin(context, request), JsonPrinter() if as_json else TextPrinter())
 
 
 @command.command("disarm")
 @click.argument("instance", required=False, shell_complete=complete_profiles)
 @node_option(many=True)
 @json_option
-def disarm(instance: str | None, node: tuple[str, ...], as_json: bool) -> int:
+def guard_disarm_command(instance: str | None, node: tuple[str, ...], as_json: bool) -> int:
     """End the guarding of INSTANCE, or of everything, a start that is under way included."""
-    from sparkctl.cli.drive import drive
-    from sparkctl.cli.tellers import JsonTeller, WordTeller
-    from sparkctl.operations.guard import disarm as end
+    from sparkctl.cli.drive import run_verb
+    from sparkctl.cli.tellers import JsonPrinter, TextPrinter
+    from sparkctl.operations.guard import disarm_guard as end
 
-    context = make_context(may_ask=not as_json)
-    nodes = chosen_nodes(node)
-    return drive(context, lambda: end(context, nodes, instance), JsonTeller() if as_json else WordTeller())
+    context = create_context(may_ask=not as_json)
+    nodes = select_configured_nodes(node)
+    return run_verb(context, lambda: end(context, nodes, instance), JsonPrinter() if as_json else TextPrinter())

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.setup import complete_nodes, complete_profiles, json_document_option, make_context
+from sparkctl.cli.setup import complete_nodes, complete_profiles, create_context, json_document_option
 
 if TYPE_CHECKING:
-    from sparkctl.core.history import History
-    from sparkctl.model.history import Operation
+    from sparkctl.core.history import OperationHistory
+    from sparkctl.model.history import OperationRecord
 
 _SHOW = "show"
 _LIST_ONLY = ("--node", "--failed", "--last")
@@ -23,7 +23,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
         return [*([_SHOW] if _SHOW.startswith(incomplete) else []), *complete_profiles(ctx, param, incomplete)]
     if given[0] != _SHOW or len(given) > 1:
         return []
-    found = make_context(may_ask=False).history.operations(most=50)
+    found = create_context(may_ask=False).history.operations(most=50)
     return [str(one.id) for one in found if str(one.id).startswith(incomplete)]
 
 
@@ -47,7 +47,7 @@ def command(
 
     It is kept on this machine alone, and secrets are not in it. Exit 2 where the file cannot be read.
     """
-    context = make_context(may_ask=False)
+    context = create_context(may_ask=False)
     if words[:1] == (_SHOW,):
         if idle := next((name for name, value in zip(_LIST_ONLY, (node, failed, last), strict=True) if value), None):
             raise click.UsageError(f"{idle} belongs to the list, not to `show`", ctx)
@@ -59,77 +59,79 @@ def command(
     return _list(context.history, words[0] if words else None, node, failed, last or 20, as_json)
 
 
-def _list(history: History, profile: str | None, node: str | None, failed: bool, last: int, as_json: bool) -> int:
+def _list(
+    history: OperationHistory, profile: str | None, node: str | None, failed: bool, last: int, as_json: bool
+) -> int:
     from sparkctl.cli import output
-    from sparkctl.present.history_rows import history_document, history_lines
+    from sparkctl.present.history_rows import build_history_json, format_history
 
     found = history.operations(profile, node, failed=failed, most=last)
-    _tell_trouble(history)
+    _report_file_errors(history)
     if not found and profile is not None:
-        _refuse_misspelt(history, profile)
+        _check_profile_name(history, profile)
     if not found and node is not None:
-        _refuse_unknown_node(history, node)
+        _check_node_name(history, node)
     if as_json:
-        output.document(history_document(found))
+        output.print_json(build_history_json(found))
     else:
         has_others = not found and bool(history.operations(most=1))
-        output.texts(history_lines(found, output.width(), has_others=has_others))
+        output.print_lines(format_history(found, output.width(), has_others=has_others))
     return 0
 
 
-def _show(history: History, number: int, as_json: bool) -> int:
+def _show(history: OperationHistory, number: int, as_json: bool) -> int:
     from sparkctl.cli import output
-    from sparkctl.core.what_changed import what_changed
+    from sparkctl.core.what_changed import diff_starts
     from sparkctl.errors import InvalidInput
-    from sparkctl.present.fold import fold
-    from sparkctl.present.history_rows import detail_lines, history_detail, operation_document
+    from sparkctl.present.fold import wrap_line
+    from sparkctl.present.history_rows import build_operation_json, build_operation_sections, format_sections
 
-    one: Operation | None = history.operation(number)
-    _tell_trouble(history)
+    one: OperationRecord | None = history.operation(number)
+    _report_file_errors(history)
     if one is None:
         raise InvalidInput(f"nothing in the history has the number {number}", "sparkctl history")
-    worked = history.worked_before(one)
-    changes = None if worked is None else what_changed(worked, one)
+    worked = history.find_last_good_start(one)
+    changes = None if worked is None else diff_starts(worked, one)
     parts = history.parts_of(one)
     if as_json:
-        output.document(operation_document(one, worked, changes, parts))
+        output.print_json(build_operation_json(one, worked, changes, parts))
         return 0
     width = output.width()
-    for line in detail_lines(history_detail(one, worked, changes, parts)):
-        output.texts(fold(line, width))
+    for line in format_sections(build_operation_sections(one, worked, changes, parts)):
+        output.print_lines(wrap_line(line, width))
     return 0
 
 
-def _tell_trouble(history: History) -> None:
+def _report_file_errors(history: OperationHistory) -> None:
     """Say what is wrong with the file; raises `InvalidInput` where nothing can be read of it."""
     from sparkctl.cli import narrate
     from sparkctl.errors import InvalidInput
 
-    word = history.word()
+    word = history.take_warning()
     if word is not None and history.is_unreadable:
         raise InvalidInput(word, "what was done is not lost by that; with the file moved away a new history begins")
     if word is not None:
-        narrate.warning(None, word, None)
+        narrate.print_warning(None, word, None)
 
 
-def _refuse_misspelt(history: History, profile: str) -> None:
+def _check_profile_name(history: OperationHistory, profile: str) -> None:
     from sparkctl.core.profiles import ProfileLibrary
     from sparkctl.errors import InvalidInput
-    from sparkctl.model.suggest import did_you_mean
+    from sparkctl.model.suggest import format_did_you_mean
 
     names = ProfileLibrary().names()
     known = {*names, *(name for one in history.operations(most=-1) if (name := one.profile or one.instance))}
     if profile not in known:
         raise InvalidInput(
-            f"no profile is called {profile}, and nothing was done with one{did_you_mean(profile, known)}",
+            f"no profile is called {profile}, and nothing was done with one{format_did_you_mean(profile, known)}",
             "sparkctl history",
         )
 
 
-def _refuse_unknown_node(history: History, node: str) -> None:
+def _check_node_name(history: OperationHistory, node: str) -> None:
     from sparkctl.core.config import load_config
     from sparkctl.errors import InvalidInput, SparkctlError
-    from sparkctl.model.suggest import did_you_mean
+    from sparkctl.model.suggest import format_did_you_mean
 
     try:
         known = {str(one.name) for one in load_config().nodes}
@@ -138,5 +140,6 @@ def _refuse_unknown_node(history: History, node: str) -> None:
     known |= {name for one in history.operations(most=-1) for name in one.nodes}
     if known and node not in known:
         raise InvalidInput(
-            f"no node is called {node}, and nothing was done on one{did_you_mean(node, known)}", "sparkctl history"
+            f"no node is called {node}, and nothing was done on one{format_did_you_mean(node, known)}",
+            "sparkctl history",
         )

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli import loop
-from sparkctl.cli.setup import make_context
+from sparkctl.cli.setup import create_context
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from sparkctl.model.node import Node
-    from sparkctl.operations.init import Tested
+    from sparkctl.operations.init import ConnectionCheck
 
 _NAME_RULE = "letters, digits, dot, dash and underscore"
 
@@ -40,49 +40,49 @@ def command(entries: tuple[str, ...], identity: str | None, models: str | None, 
     from sparkctl.core.config_write import write_config
     from sparkctl.errors import ExitCode, InvalidInput
 
-    _refuse_paths(identity, models)
-    nodes = [_node(entry, identity, models) for entry in entries]
-    _refuse_twins(nodes)
+    _check_paths(identity, models)
+    nodes = [_parse_node_entry(entry, identity, models) for entry in entries]
+    _check_duplicates(nodes)
     path = paths.config_file()
     if path.exists() and not replace:
         raise InvalidInput(f"there is a config already ({path}); it was kept", "edit it, or: sparkctl init --replace")
     nodes = nodes or _ask_for_nodes(identity, models)
-    tested = [] if no_test else loop.run(_visit_all(nodes))
+    tested = [] if no_test else loop.run_async(_test_nodes(nodes))
     for visit in tested:
-        narrate.say(f"{visit.node.name}  {visit.words}")
+        narrate.print_message(f"{visit.node.name}  {visit.words}")
         if visit.problem:
-            narrate.warning(visit.node.name, visit.problem, visit.remedy)
-    output.text(str(write_config(nodes, path, replace=replace)))
+            narrate.print_warning(visit.node.name, visit.problem, visit.remedy)
+    output.print_line(str(write_config(nodes, path, replace=replace)))
     bad = [visit for visit in tested if visit.problem]
     if bad:
-        narrate.say("written; what is named above wants mending first, then: sparkctl doctor")
+        narrate.print_message("written; what is named above wants mending first, then: sparkctl doctor")
         return int(ExitCode.UNREACHABLE)
-    narrate.say("next: sparkctl doctor, then sparkctl up qwen36 --node " + nodes[0].name)
+    narrate.print_message("next: sparkctl doctor, then sparkctl up qwen36 --node " + nodes[0].name)
     return int(ExitCode.DONE)
 
 
-async def _visit_all(nodes: list[Node]) -> list[Tested]:
+async def _test_nodes(nodes: list[Node]) -> list[ConnectionCheck]:
     """One after the other: each may have a question for the operator."""
-    from sparkctl.operations.init import visit
+    from sparkctl.operations.init import check_connection
 
-    context = make_context()
-    return [await visit(context, node) for node in nodes]
+    context = create_context()
+    return [await check_connection(context, node) for node in nodes]
 
 
-def _node(entry: str, identity: str | None, models: str | None) -> Node:
+def _parse_node_entry(entry: str, identity: str | None, models: str | None) -> Node:
     """Read NAME=[USER@]HOST[:PORT]; without NAME= the host names the node."""
     from dataclasses import replace as changed
 
-    from sparkctl.core.config import NAME, parse_address
+    from sparkctl.core.config import NODE_NAME_PATTERN, parse_node_address
     from sparkctl.errors import InvalidInput
     from sparkctl.model.node import NodeName
 
     name, equals, address = entry.partition("=")
     if not equals:
         address, name = entry, entry.rpartition("@")[2].split(".")[0].split(":")[0]
-    if not NAME.fullmatch(name):
+    if not NODE_NAME_PATTERN.fullmatch(name):
         raise InvalidInput(f"{name!r} cannot be a node's name: {_NAME_RULE}", "--node spark1=HOST")
-    return changed(parse_address(address), name=NodeName(name), identity=identity, models=models)
+    return changed(parse_node_address(address), name=NodeName(name), identity=identity, models=models)
 
 
 def _ask_for_nodes(identity: str | None, models: str | None) -> list[Node]:
@@ -93,12 +93,14 @@ def _ask_for_nodes(identity: str | None, models: str | None) -> list[Node]:
         raise InvalidInput(
             "stdin is not a terminal: name the nodes", "sparkctl init --node spark1=milo@spark-2a60.local"
         )
-    narrate.say("The address of each Spark, as ssh takes it: milo@spark-2a60.local, or an alias of ~/.ssh/config.")
-    narrate.say("`local` is this machine. An empty answer ends the list.")
+    narrate.print_message(
+        "The address of each Spark, as ssh takes it: milo@spark-2a60.local, or an alias of ~/.ssh/config."
+    )
+    narrate.print_message("`local` is this machine. An empty answer ends the list.")
     nodes: list[Node] = []
     while (address := _ask_address(f"spark{len(nodes) + 1}")) is not None:
         name = _ask_name(f"spark{len(nodes) + 1}", {node.name for node in nodes})
-        nodes.append(_node(f"{name}={address}", identity, models))
+        nodes.append(_parse_node_entry(f"{name}={address}", identity, models))
     if not nodes:
         raise InvalidInput("no node was named; nothing was written", None)
     return nodes
@@ -107,14 +109,14 @@ def _ask_for_nodes(identity: str | None, models: str | None) -> list[Node]:
 def _ask_address(name: str) -> str | None:
     """Return an address that can be one, None for an empty answer."""
     from sparkctl.cli import narrate
-    from sparkctl.core.config import parse_address
+    from sparkctl.core.config import parse_node_address
     from sparkctl.errors import InvalidInput
 
     while address := str(click.prompt(f"address of {name}", default="", show_default=False, err=True)).strip():
         try:
-            parse_address(address)
+            parse_node_address(address)
         except InvalidInput as wrong:
-            narrate.say(f"  {wrong.message}")
+            narrate.print_message(f"  {wrong.message}")
         else:
             return address
     return None
@@ -122,19 +124,19 @@ def _ask_address(name: str) -> str | None:
 
 def _ask_name(default: str, taken: Collection[str]) -> str:
     from sparkctl.cli import narrate
-    from sparkctl.core.config import NAME
+    from sparkctl.core.config import NODE_NAME_PATTERN
 
     while True:
         name = str(click.prompt("its name here", default=default, err=True)).strip()
         if name in taken:
-            narrate.say(f"  {name} is taken by a node before")
-        elif not NAME.fullmatch(name):
-            narrate.say(f"  {name!r} cannot be a node's name: {_NAME_RULE}")
+            narrate.print_message(f"  {name} is taken by a node before")
+        elif not NODE_NAME_PATTERN.fullmatch(name):
+            narrate.print_message(f"  {name!r} cannot be a node's name: {_NAME_RULE}")
         else:
             return name
 
 
-def _refuse_paths(identity: str | None, models: str | None) -> None:
+def _check_paths(identity: str | None, models: str | None) -> None:
     from pathlib import Path
 
     from sparkctl.errors import InvalidInput
@@ -145,7 +147,7 @@ def _refuse_paths(identity: str | None, models: str | None) -> None:
         raise InvalidInput(f"--models {models}: it is a directory on the nodes: begin it with / or ~/", None)
 
 
-def _refuse_twins(nodes: list[Node]) -> None:
+def _check_duplicates(nodes: list[Node]) -> None:
     from sparkctl.errors import InvalidInput
 
     names = [node.name for node in nodes]

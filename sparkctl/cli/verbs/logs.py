@@ -6,14 +6,21 @@ import re
 
 import click
 
-from sparkctl.cli.setup import chosen_nodes, complete_profiles, json_option, make_context, node_option, seconds
+from sparkctl.cli.setup import (
+    complete_profiles,
+    create_context,
+    json_option,
+    node_option,
+    parse_duration_option,
+    select_configured_nodes,
+)
 
 
 @click.command("logs", short_help="Show an instance's log, also of one that is gone.")
 @click.argument("instance", shell_complete=complete_profiles)
 @node_option(many=True)
 @click.option("-f", "--follow", is_flag=True, help="Go on as lines come, through reconnects.")
-@click.option("--since", callback=seconds, metavar="TIME", help="Only the last TIME, e.g. 10m.")
+@click.option("--since", callback=parse_duration_option, metavar="TIME", help="Only the last TIME, e.g. 10m.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
 @click.option("--grep", metavar="RE", help="Only lines that match this regular expression.")
 @click.option("-i", "--ignore-case", is_flag=True, help="For --grep.")
@@ -34,17 +41,17 @@ def command(
     An engine writes a line for each time that sparkctl asks it for its health, its figures or a token. Those lines are
     left out, other clients' are not.
     """
-    from sparkctl.cli.drive import drive
-    from sparkctl.cli.log_teller import LogTeller
-    from sparkctl.cli.tellers import JsonTeller
+    from sparkctl.cli.drive import run_verb
+    from sparkctl.cli.log_teller import LogPrinter
+    from sparkctl.cli.tellers import JsonPrinter
     from sparkctl.core.bounded_pattern import compile_bounded
-    from sparkctl.operations.logs import LogsRequest, logs
+    from sparkctl.operations.logs import ShowLog, show_log
 
     try:
         pattern = compile_bounded(grep, re.IGNORECASE if ignore_case else 0) if grep is not None else None
     except (re.error, ValueError) as wrong:
         raise click.BadParameter(f"{grep!r} is not a regular expression: {wrong}", ctx, param_hint="--grep") from wrong
-    context = make_context(may_ask=not as_json)
-    request = LogsRequest(instance, chosen_nodes(node), follow, since, tail, pattern, everything=everything)
-    teller = JsonTeller(logs=True) if as_json else LogTeller(timestamps)
-    return drive(context, lambda: logs(context, request), teller)
+    context = create_context(may_ask=not as_json)
+    request = ShowLog(instance, select_configured_nodes(node), follow, since, tail, pattern, everything=everything)
+    teller = JsonPrinter(logs=True) if as_json else LogPrinter(timestamps)
+    return run_verb(context, lambda: show_log(context, request), teller)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli import loop
-from sparkctl.cli.setup import chosen_nodes, make_context, node_option
+from sparkctl.cli.setup import create_context, node_option, select_configured_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sparkctl.core.context import Context
+    from sparkctl.core.context import CommandContext
     from sparkctl.model.node import Node
 
 PORT = 9768
@@ -35,45 +35,45 @@ def command(node: tuple[str, ...], serve: int | None) -> int:
 
     Exit 3 if a node could not be asked; its sparkctl_node_up is 0.
     """
-    context = make_context(may_ask=serve is None)
-    nodes = chosen_nodes(node)
-    return loop.run(_once(context, nodes) if serve is None else _serve(context, nodes, serve))
+    context = create_context(may_ask=serve is None)
+    nodes = select_configured_nodes(node)
+    return loop.run_async(_print_metrics(context, nodes) if serve is None else _serve_metrics(context, nodes, serve))
 
 
-async def _once(context: Context, nodes: Sequence[Node]) -> int:
+async def _print_metrics(context: CommandContext, nodes: Sequence[Node]) -> int:
     from sparkctl.cli import narrate, output
     from sparkctl.errors import ExitCode
     from sparkctl.model.node import NodeState
-    from sparkctl.operations.top import once
-    from sparkctl.present.exposition import metrics_text
+    from sparkctl.operations.top import read_load_views
+    from sparkctl.present.exposition import render_metrics
 
-    views = await once(context, nodes)
-    output.texts(metrics_text(views, context.clock.now()).splitlines())
+    views = await read_load_views(context, nodes)
+    output.print_lines(render_metrics(views, context.clock.unix_time()).splitlines())
     for view in views:
         if view.detail:
-            narrate.warning(view.name, view.detail, view.hint)
+            narrate.print_warning(view.name, view.detail, view.hint)
     known = all(view.state is NodeState.OK and view.docker_known for view in views)
     return int(ExitCode.DONE if known else ExitCode.UNREACHABLE)
 
 
-async def _serve(context: Context, nodes: Sequence[Node], port: int) -> int:
+async def _serve_metrics(context: CommandContext, nodes: Sequence[Node], port: int) -> int:
     """Keep a probe running on each node and answer each scrape with what is known then."""
     import threading
     from contextlib import aclosing
 
     from sparkctl.cli import narrate, output
-    from sparkctl.cli.drive import until_stopped
-    from sparkctl.cli.scrape import scraped
-    from sparkctl.core.sampler import IN_THE_BACKGROUND
-    from sparkctl.core.store import LoadView
+    from sparkctl.cli.drive import run_until_interrupt
+    from sparkctl.cli.scrape import create_metrics_server
+    from sparkctl.core.sampler import BACKGROUND_INTERVAL
+    from sparkctl.core.store import NodeTelemetryView
     from sparkctl.errors import InvalidInput
     from sparkctl.model.node import NodeState
-    from sparkctl.operations.top import watch
-    from sparkctl.present.exposition import registry
+    from sparkctl.operations.top import watch_load_views
+    from sparkctl.present.exposition import build_registry
 
-    latest = tuple(LoadView(node.name, NodeState.UNKNOWN, context.clock.now()) for node in nodes)
+    latest = tuple(NodeTelemetryView(node.name, NodeState.UNKNOWN, context.clock.unix_time()) for node in nodes)
     try:
-        server = scraped(port, _HERE, registry(lambda: latest, context.clock.now))
+        server = create_metrics_server(port, _HERE, build_registry(lambda: latest, context.clock.unix_time))
     except OSError as error:
         raise InvalidInput(
             f"cannot serve on {_HERE}:{port}: {error.strerror or error}", "another port: --serve PORT"
@@ -81,16 +81,16 @@ async def _serve(context: Context, nodes: Sequence[Node], port: int) -> int:
 
     async def keep() -> None:
         nonlocal latest
-        async with aclosing(watch(context, nodes, IN_THE_BACKGROUND, again=_REFUSED_AGAIN)) as looks:
+        async with aclosing(watch_load_views(context, nodes, BACKGROUND_INTERVAL, again=_REFUSED_AGAIN)) as looks:
             async for views in looks:
                 latest = views
 
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    output.text(f"http://{_HERE}:{server.server_port}/metrics")
-    narrate.say("each scrape reads what is known then; Ctrl-C ends it")
+    output.print_line(f"http://{_HERE}:{server.server_port}/metrics")
+    narrate.print_message("each scrape reads what is known then; Ctrl-C ends it")
     try:
-        await until_stopped(keep())
+        await run_until_interrupt(keep())
     finally:
         server.shutdown()
         server.server_close()

@@ -7,12 +7,12 @@ import os
 import click
 
 from sparkctl.cli.setup import (
-    chosen_nodes,
     complete_profiles,
+    create_context,
     json_document_option,
-    make_context,
     node_option,
-    rank_nodes,
+    select_configured_nodes,
+    select_rank_nodes,
 )
 
 
@@ -38,15 +38,15 @@ def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_
     Exit 0: `up` would start it, also after dropping the page cache, and where a part of the sum is not known. Exit 6: `up`
     would refuse, also where it fits once something else stops. Exit 3: the node could not be asked.
     """
-    from sparkctl.cli.drive import drive
-    from sparkctl.cli.fit_teller import FitDocument, FitTeller
+    from sparkctl.cli.drive import run_verb
+    from sparkctl.cli.fit_teller import EstimateJsonPrinter, EstimatePrinter
     from sparkctl.core.profiles import ProfileLibrary
-    from sparkctl.operations.plan import PlanRequest, plan
+    from sparkctl.operations.plan import CheckFit, check_fit
 
     chosen = ProfileLibrary().load(profile, overrides=overrides)
-    nodes = rank_nodes(node, chosen) if chosen.nodes > 1 else chosen_nodes(node)
+    nodes = select_rank_nodes(node, chosen) if chosen.nodes > 1 else select_configured_nodes(node)
     words = (profile, *(word for override in overrides for word in ("--set", override)))
-    request = PlanRequest(chosen, nodes, os.environ, words)
-    context = make_context(may_ask=not as_json)
-    teller = FitDocument(chosen.name) if as_json else FitTeller()
-    return drive(context, lambda: plan(context, request), teller)
+    request = CheckFit(chosen, nodes, os.environ, words)
+    context = create_context(may_ask=not as_json)
+    teller = EstimateJsonPrinter(chosen.name) if as_json else EstimatePrinter()
+    return run_verb(context, lambda: check_fit(context, request), teller)

@@ -27,19 +27,19 @@ def list_command(as_json: bool) -> int:
     """List all profiles and where each comes from."""
     from sparkctl.cli import narrate, output
     from sparkctl.core.profiles import ProfileLibrary
-    from sparkctl.core.record import plain
-    from sparkctl.present.profile_table import profile_lines
+    from sparkctl.core.record import to_json_data
+    from sparkctl.present.profile_table import format_profile_list
 
     library = ProfileLibrary()
     summaries = library.list()
     if (trouble := library.find_directory_fault()) is not None:
-        narrate.warning(
+        narrate.print_warning(
             None, trouble, "sparkctl looks for your own profiles there: make it a directory that you can read"
         )
     if as_json:
-        output.document({"schema": 1, "profiles": plain(summaries)})
+        output.print_json({"schema": 1, "profiles": to_json_data(summaries)})
     else:
-        output.texts(profile_lines(summaries))
+        output.print_lines(format_profile_list(summaries))
     return 0
 
 
@@ -47,17 +47,17 @@ def list_command(as_json: bool) -> int:
 @click.argument("name", shell_complete=complete_profiles)
 @click.option("--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="As for up.")
 @json_document_option
-def show(name: str, overrides: tuple[str, ...], as_json: bool) -> int:
+def show_command(name: str, overrides: tuple[str, ...], as_json: bool) -> int:
     """Show a profile with everything that `extends` brings in."""
     from sparkctl.cli import output
     from sparkctl.core.profiles import ProfileLibrary
-    from sparkctl.present.profile_table import profile_document, profile_text
+    from sparkctl.present.profile_table import build_profile_json, format_profile
 
     profile = ProfileLibrary().load(name, overrides=overrides)
     if as_json:
-        output.document(profile_document(profile))
+        output.print_json(build_profile_json(profile))
     else:
-        output.texts(profile_text(profile))
+        output.print_lines(format_profile(profile))
     return 0
 
 
@@ -68,19 +68,19 @@ def show(name: str, overrides: tuple[str, ...], as_json: bool) -> int:
 )
 @click.option("--fix", is_flag=True, help="Mend in the file what is safe to mend; comments and order stay.")
 @json_document_option
-def check(files: tuple[str, ...], engine_version: str | None, fix: bool, as_json: bool) -> int:
+def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool, as_json: bool) -> int:
     """Check profiles, by file or by name: the file itself, and each flag by the catalogue of its engine's version.
 
     A line for each finding, file:line:column: level[kind]: message. Exit 2 if one is an error.
     """
     from sparkctl.cli import narrate, output
     from sparkctl.core import linting
-    from sparkctl.core.mend import mend
+    from sparkctl.core.mend import apply_lint_fixes
     from sparkctl.core.profile_fields import version
     from sparkctl.core.profiles import ProfileLibrary
     from sparkctl.errors import ExitCode, InvalidInput
-    from sparkctl.model.lint import Level
-    from sparkctl.present.lint_lines import lint_document, lint_lines
+    from sparkctl.model.lint import LintSeverity
+    from sparkctl.present.lint_lines import build_lint_json, format_lint
 
     try:
         asked = None if engine_version is None else version(engine_version)
@@ -89,39 +89,41 @@ def check(files: tuple[str, ...], engine_version: str | None, fix: bool, as_json
     library, checked = ProfileLibrary(), []
     fixed: list[Diagnostic] = []
     for file in files:
-        path = _own_file(library, file) if fix else _file(library, file)
-        found = linting.check(library, path, asked)
-        if fix and (mended := mend(path, found.diagnostics)):
+        path = _find_writable_file(library, file) if fix else _find_file(library, file)
+        found = linting.lint_profile_file(library, path, asked)
+        if fix and (mended := apply_lint_fixes(path, found.diagnostics)):
             fixed += mended
-            found = linting.check(library, path, asked)
+            found = linting.lint_profile_file(library, path, asked)
         checked.append((file, found))
     if as_json:
-        output.document(lint_document(checked, fixed))
+        output.print_json(build_lint_json(checked, fixed))
     else:
         for one in fixed:
-            narrate.say(f"fixed: {one}", 2)
-        output.remote(line for name, found in checked for line in lint_lines(name, found))
-    return int(ExitCode.USAGE if any(found.of(Level.ERROR) for _, found in checked) else ExitCode.DONE)
+            narrate.print_message(f"fixed: {one}", 2)
+        output.print_sanitized_lines(line for name, found in checked for line in format_lint(name, found))
+    return int(ExitCode.USAGE if any(found.of(LintSeverity.ERROR) for _, found in checked) else ExitCode.DONE)
 
 
-def _own_file(library: ProfileLibrary, text: str) -> Path:
+def _find_writable_file(library: ProfileLibrary, text: str) -> Path:
     """Return the file to mend. Raises `InvalidInput` for the name of a shipped one, which an update would undo, and of one that
     the demo only reads."""
-    from sparkctl.core.faults import quoted
+    from sparkctl.core.faults import quote_source
     from sparkctl.errors import InvalidInput
 
-    path = _file(library, text)
+    path = _find_file(library, text)
     if not ("/" in text or path.name == text) and library.is_shipped(path):
         raise InvalidInput(
-            f"{quoted(text)} is shipped with sparkctl, and is not changed",
+            f"{quote_source(text)} is shipped with sparkctl, and is not changed",
             "write a profile of your own that extends it, or press e on it in the panel",
         )
-    if not library.is_own(path):
-        raise InvalidInput(f"{quoted(text)} is yours, and the demo changes nothing of yours", "check it without `demo`")
+    if not library.is_writable(path):
+        raise InvalidInput(
+            f"{quote_source(text)} is yours, and the demo changes nothing of yours", "check it without `demo`"
+        )
     return path
 
 
-def _file(library: ProfileLibrary, text: str) -> Path:
+def _find_file(library: ProfileLibrary, text: str) -> Path:
     """Return the file that is meant: one that is there, else the profile of that name."""
     from pathlib import Path
 
@@ -130,14 +132,14 @@ def _file(library: ProfileLibrary, text: str) -> Path:
 
 
 @command.command("schema")
-def schema() -> int:
+def schema_command() -> int:
     """Print the JSON Schema of profiles, for editors."""
     import json
 
     from sparkctl.cli import output
     from sparkctl.core.profiles import profile_json_schema
 
-    output.text(json.dumps(profile_json_schema(), indent=2))
+    output.print_line(json.dumps(profile_json_schema(), indent=2))
     return 0
 
 

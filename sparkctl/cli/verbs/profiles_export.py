@@ -21,21 +21,21 @@ def command(name: str, form: str, overrides: tuple[str, ...]) -> int:
     sparkctl profiles export qwen36 --as systemd | ssh spark1 'sudo tee /etc/systemd/system/qwen36.service'
     """
     from sparkctl.cli import narrate, output
-    from sparkctl.core.portable import portable
+    from sparkctl.core.portable import build_portable_launch
     from sparkctl.core.profiles import ProfileLibrary
-    from sparkctl.engines import load
+    from sparkctl.engines import load_engine
 
     profile = ProfileLibrary().load(name, overrides=overrides)
-    one = portable(profile, load(profile.engine))
+    one = build_portable_launch(profile, load_engine(profile.engine))
     if form in ("docker", "systemd"):
         from sparkctl.present import export_lines
 
-        lines = export_lines.as_docker(one) if form == "docker" else export_lines.as_systemd(one)
+        lines = export_lines.export_docker_run(one) if form == "docker" else export_lines.export_systemd_unit(one)
     else:
         from sparkctl.present import export_yaml
 
-        lines = export_yaml.as_compose(one) if form == "compose" else export_yaml.as_sparkrun(one)
-    output.remote(lines)
+        lines = export_yaml.export_compose(one) if form == "compose" else export_yaml.export_sparkrun(one)
+    output.print_sanitized_lines(lines)
     for remark in one.remarks:
-        narrate.warning(None, remark, None)
+        narrate.print_warning(None, remark, None)
     return 0

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 
-from sparkctl.cli.setup import json_document_option, make_context, node_option, one_node
+from sparkctl.cli.setup import create_context, json_document_option, node_option, select_one_node
 
 _PROGRAMS = ("docker", "podman", "nerdctl", "sudo")
 
 
-class _Pasted(click.Command):
+class _PastedLineCommand(click.Command):
     """A command whose words may be a `docker run` line without quotes: all behind ``docker`` is the line's own."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -51,7 +51,9 @@ def _is_allow_name(word: str) -> bool:
     return allow_name(word.partition("=")[0]) is not None or (looks_so and not Path(word).exists())
 
 
-@click.command("import", cls=_Pasted, short_help="Make a profile of a docker run line, a recipe or a container.")
+@click.command(
+    "import", cls=_PastedLineCommand, short_help="Make a profile of a docker run line, a recipe or a container."
+)
 @click.argument("source", nargs=-1, metavar="FILE|LINE|-")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="Write the profile to FILE.")
 @click.option("--save", is_flag=True, help="Write it into your own profiles, so that `up` finds it.")
@@ -98,55 +100,57 @@ def command(
     library = ProfileLibrary()
     directory = library.user if save else Path(output).expanduser().parent if output is not None else None
     try:
-        chosen = name and profile_fields.name(name)
+        chosen = name and profile_fields.parse_name(name)
     except ValueError as wrong:
         raise click.UsageError(f"--name: {wrong}", ctx) from wrong
     try:
-        request = profile_import.Request(chosen, service, allowed_names(allow), define, directory)
+        request = profile_import.ImportProfile(chosen, service, allowed_names(allow), define, directory)
     except ValueError as wrong:
         raise click.UsageError(f"--allow: {wrong}", ctx) from wrong
     if from_container is not None:
-        context = make_context(may_ask=not as_json)
+        context = create_context(may_ask=not as_json)
         from sparkctl.cli import loop
 
-        found = loop.run(profile_import.from_container(context, one_node(node), from_container, request))
+        found = loop.run_async(
+            profile_import.import_from_container(context, select_one_node(node), from_container, request)
+        )
     else:
-        found = profile_import.from_source(_text(source), request)
+        found = profile_import.import_from_source(_read_source(source), request)
     if output is not None:
-        found = profile_import.put(found, Path(output).expanduser(), force=force)
+        found = profile_import.write_profile_file(found, Path(output).expanduser(), force=force)
     elif save:
-        found = profile_import.save(found, library, force=force)
-    _tell(found, as_json)
+        found = profile_import.save_to_library(found, library, force=force)
+    _print_report(found, as_json)
     return 0
 
 
-def _text(source: tuple[str, ...]) -> str:
+def _read_source(source: tuple[str, ...]) -> str:
     """Return what is meant: stdin for a dash, one word as it is, several as the line they were before the shell."""
     if source == ("-",):
         return sys.stdin.buffer.read(1 << 20).decode("utf-8-sig", "replace")
     return source[0] if len(source) == 1 else shlex.join(source)
 
 
-def _tell(found: object, as_json: bool) -> None:
+def _print_report(found: object, as_json: bool) -> None:
     from sparkctl.cli import narrate, output
-    from sparkctl.operations.profile_import import Written
-    from sparkctl.present.import_report import report_document, report_lines
+    from sparkctl.operations.profile_import import ImportedProfile
+    from sparkctl.present.import_report import build_import_json, format_import_report
 
-    assert isinstance(found, Written)
+    assert isinstance(found, ImportedProfile)
     if as_json:
         path = None if found.path is None else str(found.path)
-        output.document(report_document(found.imported, found.text, path, found.cautions))
+        output.print_json(build_import_json(found.imported, found.text, path, found.cautions))
     else:
-        for line in report_lines(found.imported):
-            narrate.say(line, 12)
+        for line in format_import_report(found.imported):
+            narrate.print_message(line, 12)
         if found.path is None:
-            output.remote(found.text.rstrip("\n").split("\n"))
+            output.print_sanitized_lines(found.text.rstrip("\n").split("\n"))
         else:
-            output.text(str(found.path))
+            output.print_line(str(found.path))
     for one in found.cautions if not as_json else ():
         hint = None if one.setting is None else f"in the profile, or for one start: --set {one.setting}"
-        narrate.warning(None, one.message, hint)
+        narrate.print_warning(None, one.message, hint)
     if found.over_shipped:
-        narrate.warning(
+        narrate.print_warning(
             None, f"it stands over the shipped profile {found.profile.name}", "--name gives it another name"
         )

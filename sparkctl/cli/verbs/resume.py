@@ -20,7 +20,7 @@ def command(node: tuple[str, ...], as_json: bool) -> int:
     It goes on at the step that the journal on the nodes names, forward or back, and is refused (exit 6) while its operator is
     still at work, and where the profile here is another one by now: then sparkctl abort.
     """
-    from sparkctl.cli.finishing import finish
-    from sparkctl.operations.switch_finish import resume
+    from sparkctl.cli.finishing import finish_switch
+    from sparkctl.operations.switch_finish import resume_switch
 
-    return finish(resume, node, as_json=as_json)
+    return finish_switch(resume_switch, node, as_json=as_json)

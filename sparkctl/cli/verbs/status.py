@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli import loop
-from sparkctl.cli.setup import chosen_nodes, json_document_option, make_context, node_option
+from sparkctl.cli.setup import create_context, json_document_option, node_option, select_configured_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sparkctl.core.context import Context
-    from sparkctl.core.owed import Owed
-    from sparkctl.core.store import NodeView
+    from sparkctl.core.context import CommandContext
+    from sparkctl.core.owed import PendingStop
+    from sparkctl.core.store import NodeStatusView
     from sparkctl.model.node import Node
 
 
@@ -32,90 +32,102 @@ def command(node: tuple[str, ...], watch: bool, check: bool, as_json: bool, plai
 
     Exit 3 if a node could not be asked.
     """
-    context = make_context(may_ask=not as_json)
-    nodes = chosen_nodes(node)
+    context = create_context(may_ask=not as_json)
+    nodes = select_configured_nodes(node)
     if watch:
-        return loop.run(_watch(context, nodes, as_json, plain_letters))
-    return loop.run(_once(context, nodes, check, as_json, plain_letters))
+        return loop.run_async(_watch(context, nodes, as_json, plain_letters))
+    return loop.run_async(_once(context, nodes, check, as_json, plain_letters))
 
 
-async def _once(context: Context, nodes: Sequence[Node], check: bool, as_json: bool, plain_letters: bool) -> int:
-    from sparkctl.operations.status import status
+async def _once(context: CommandContext, nodes: Sequence[Node], check: bool, as_json: bool, plain_letters: bool) -> int:
+    from sparkctl.operations.status import read_node_statuses
 
-    looking = asyncio.ensure_future(status(context, nodes))
+    looking = asyncio.ensure_future(read_node_statuses(context, nodes))
     await asyncio.sleep(0)  # the connections set out; what printing needs is imported while they are on their way
     if not as_json:
         importlib.import_module("sparkctl.present.status_table")
     views = await looking
-    _print(context, views, as_json, plain_letters)
+    _print_status(context, views, as_json, plain_letters)
     return _exit_code(views, check)
 
 
-def _exit_code(views: Sequence[NodeView], check: bool) -> int:
+def _exit_code(views: Sequence[NodeStatusView], check: bool) -> int:
     from sparkctl.errors import ExitCode
     from sparkctl.model.node import NodeState
 
     if any(view.state is not NodeState.OK or not view.docker_known for view in views):
         return int(ExitCode.UNREACHABLE)
-    if check and not all(view.is_well for view in views):
+    if check and not all(view.is_healthy for view in views):
         return int(ExitCode.UNHEALTHY)
     return int(ExitCode.DONE)
 
 
-def _owed(context: Context, views: Sequence[NodeView]) -> tuple[Owed, ...]:
+def _pending_stops(context: CommandContext, views: Sequence[NodeStatusView]) -> tuple[PendingStop, ...]:
     """Return the stops that are still to be done on these nodes."""
-    from sparkctl.core.owed import OwedStops
+    from sparkctl.core.owed import PendingStopFiles
 
     names = {view.name for view in views}
-    return tuple(one for one in OwedStops(context.history.directory).all(context.clock.now()) if one.node in names)
+    return tuple(
+        one
+        for one in PendingStopFiles(context.history.directory).list_all(context.clock.unix_time())
+        if one.node in names
+    )
 
 
-def _still_to_stop(context: Context, views: Sequence[NodeView]) -> list[str]:
+def _describe_pending_stops(context: CommandContext, views: Sequence[NodeStatusView]) -> list[str]:
     import time
 
-    from sparkctl.core.owed import SETTLED_BY
-    from sparkctl.model.text import clean
+    from sparkctl.core.owed import COMPLETING_COMMANDS
+    from sparkctl.model.text import sanitize_line
 
     return [
-        f"{clean(one.instance)} is still to be stopped on {one.node}, asked at "
-        f"{time.strftime('%H:%M', time.localtime(one.since))}: the next {SETTLED_BY} there does it"
-        for one in _owed(context, views)
+        f"{sanitize_line(one.instance)} is still to be stopped on {one.node}, asked at "
+        f"{time.strftime('%H:%M', time.localtime(one.since))}: the next {COMPLETING_COMMANDS} there does it"
+        for one in _pending_stops(context, views)
     ]
 
 
-def _print(context: Context, views: Sequence[NodeView], as_json: bool, plain_letters: bool) -> None:
+def _print_status(context: CommandContext, views: Sequence[NodeStatusView], as_json: bool, plain_letters: bool) -> None:
     from sparkctl.cli import output
-    from sparkctl.cli.style import ascii_only
-    from sparkctl.core.record import plain
-    from sparkctl.present.status_table import status_lines
+    from sparkctl.cli.style import is_ascii_only
+    from sparkctl.core.record import to_json_data
+    from sparkctl.present.status_table import format_status
 
     if as_json:
-        output.document({"schema": 1, "nodes": plain(tuple(views)), "unfinished_stops": plain(_owed(context, views))})
+        output.print_json(
+            {
+                "schema": 1,
+                "nodes": to_json_data(tuple(views)),
+                "unfinished_stops": to_json_data(_pending_stops(context, views)),
+            }
+        )
     else:
-        picture = status_lines(views, plain_letters or ascii_only(sys.stdout), output.width())
-        output.texts([*picture, *_still_to_stop(context, views)])
+        picture = format_status(views, plain_letters or is_ascii_only(sys.stdout), output.width())
+        output.print_lines([*picture, *_describe_pending_stops(context, views)])
 
 
-async def _watch(context: Context, nodes: Sequence[Node], as_json: bool, plain_letters: bool) -> int:
+async def _watch(context: CommandContext, nodes: Sequence[Node], as_json: bool, plain_letters: bool) -> int:
     """Repaint on a terminal, print again elsewhere; Ctrl-C is how it ends, so it is no error."""
     import time
     from contextlib import aclosing
 
     from sparkctl.cli import output
-    from sparkctl.cli.drive import until_stopped
-    from sparkctl.cli.style import ascii_only
-    from sparkctl.operations.status import watch
-    from sparkctl.present.status_table import status_lines
+    from sparkctl.cli.drive import run_until_interrupt
+    from sparkctl.cli.style import is_ascii_only
+    from sparkctl.operations.status import watch_node_statuses
+    from sparkctl.present.status_table import format_status
 
     async def show() -> None:
         painting = output.is_terminal() and not as_json
-        async with aclosing(watch(context, nodes)) as looks:
+        async with aclosing(watch_node_statuses(context, nodes)) as looks:
             async for views in looks:
                 if painting:
-                    picture = status_lines(views, plain_letters or ascii_only(sys.stdout), output.width())
-                    output.screen([time.strftime("%H:%M:%S"), "", *picture, *_still_to_stop(context, views)])
+                    picture = format_status(views, plain_letters or is_ascii_only(sys.stdout), output.width())
+                    output.repaint_screen(
+                        [time.strftime("%H:%M:%S"), "", *picture, *_describe_pending_stops(context, views)]
+                    )
                 else:
-                    _print(context, views, as_json, plain_letters)
+                    _print_status(context, views, as_json, plain_letters)
 
-    await until_stopped(show())
+    await run_until_interrupt(show())
     return 0

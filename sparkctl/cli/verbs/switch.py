@@ -6,7 +6,7 @@ import os
 
 import click
 
-from sparkctl.cli.setup import complete_profiles, json_option, make_context, node_option, seconds
+from sparkctl.cli.setup import complete_profiles, create_context, json_option, node_option, parse_duration_option
 
 
 @click.command("switch", short_help="Let what is in the way give way to a profile; undone if that fails.")
@@ -17,7 +17,12 @@ from sparkctl.cli.setup import complete_profiles, json_option, make_context, nod
     "--keep-going", is_flag=True, help="Go on where a Spark that only loses a rank is silent, or a check says nothing."
 )
 @click.option("--no-rollback", is_flag=True, help="Leave a new one that failed as it is, for study.")
-@click.option("--timeout", callback=seconds, metavar="TIME", help="Give the new one this long to be ready, e.g. 20m.")
+@click.option(
+    "--timeout",
+    callback=parse_duration_option,
+    metavar="TIME",
+    help="Give the new one this long to be ready, e.g. 20m.",
+)
 @click.option(
     "--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Change a field of the profile for this start."
 )
@@ -36,20 +41,22 @@ def command(
     Only what conflicts stops, by memory, port, exclusive group or name, and whole models only. What sparkctl did not start
     is named and left alone. The old containers are kept until the new one has answered with a token.
     """
-    from sparkctl.cli.drive import drive
-    from sparkctl.cli.setup import known_nodes, rank_nodes
-    from sparkctl.cli.switch_teller import SwitchTeller
-    from sparkctl.cli.tellers import JsonTeller
+    from sparkctl.cli.drive import run_verb
+    from sparkctl.cli.setup import add_other_nodes, select_rank_nodes
+    from sparkctl.cli.switch_teller import SwitchPrinter
+    from sparkctl.cli.tellers import JsonPrinter
     from sparkctl.core.profiles import ProfileLibrary
-    from sparkctl.engines import load
-    from sparkctl.operations.switch import switch
-    from sparkctl.operations.switching.request import SwitchRequest
+    from sparkctl.engines import load_engine
+    from sparkctl.operations.switch import switch_instance
+    from sparkctl.operations.switching.request import SwitchInstance
 
     chosen = ProfileLibrary().load(profile, overrides=overrides)
-    nodes = rank_nodes(node, chosen)
-    request = SwitchRequest(
-        chosen, load(chosen.engine), nodes, known_nodes(nodes), dry_run, keep_going, not no_rollback, timeout, os.environ,
+    nodes = select_rank_nodes(node, chosen)
+    request = SwitchInstance(
+        chosen, load_engine(chosen.engine), nodes, add_other_nodes(nodes), dry_run, keep_going, not no_rollback, timeout, os.environ,
         (profile, *(word for override in overrides for word in ("--set", override))), not no_guard,
     )  # fmt: skip
-    context = make_context(may_ask=not as_json)
-    return drive(context, lambda: switch(context, request), JsonTeller() if as_json else SwitchTeller(dry_run))
+    context = create_context(may_ask=not as_json)
+    return run_verb(
+        context, lambda: switch_instance(context, request), JsonPrinter() if as_json else SwitchPrinter(dry_run)
+    )

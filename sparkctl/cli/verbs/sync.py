@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.setup import chosen_nodes, complete_nodes, complete_profiles, json_option, make_context
+from sparkctl.cli.setup import complete_nodes, complete_profiles, create_context, json_option, select_configured_nodes
 
 if TYPE_CHECKING:
-    from sparkctl.cli.drive import Teller
+    from sparkctl.cli.drive import EventPrinter
 
 
 @click.command("sync", short_help="Bring a profile's image and model from one Spark to another.")
@@ -55,37 +55,37 @@ def command(
     Exit 0: equal on both, also where nothing had to be sent. Exit 6: refused before anything was sent, as where the disk
     cannot hold it. Exit 3: a Spark could not be reached, or the transfer broke off.
     """
-    from sparkctl.cli.drive import drive
-    from sparkctl.cli.tellers import JsonTeller
+    from sparkctl.cli.drive import run_verb
+    from sparkctl.cli.tellers import JsonPrinter
     from sparkctl.core.profiles import ProfileLibrary
-    from sparkctl.operations.sync import SyncRequest, sync
+    from sparkctl.operations.sync import TransferProfile, transfer_profile
 
     if image_only and model_only:
         raise click.UsageError("either --image-only or --model-only, not both", ctx)
     chosen = ProfileLibrary().load(profile, overrides=overrides)
-    near, *_ = chosen_nodes([source])
-    request = SyncRequest(
-        chosen, near, chosen_nodes(targets), image=not model_only, model=not image_only, dry_run=dry_run,
+    near, *_ = select_configured_nodes([source])
+    request = TransferProfile(
+        chosen, near, select_configured_nodes(targets), image=not model_only, model=not image_only, dry_run=dry_run,
         environ=os.environ,
     )  # fmt: skip
-    context = make_context(may_ask=not as_json)
-    teller = JsonTeller() if as_json else _teller()
-    return drive(context, lambda: sync(context, request), teller)
+    context = create_context(may_ask=not as_json)
+    teller = JsonPrinter() if as_json else _create_printer()
+    return run_verb(context, lambda: transfer_profile(context, request), teller)
 
 
-def _teller() -> Teller:
+def _create_printer() -> EventPrinter:
     import sys
     import time
 
     from sparkctl.cli import narrate
-    from sparkctl.cli.style import ascii_only, paint
-    from sparkctl.cli.tellers import WordTeller
-    from sparkctl.model.events import Event, Moved
+    from sparkctl.cli.style import colour_text, is_ascii_only
+    from sparkctl.cli.tellers import TextPrinter
+    from sparkctl.model.events import Event, TransferProgressed
     from sparkctl.model.phase import Phase
-    from sparkctl.present.moving import moved_line
-    from sparkctl.present.symbols import symbol, to_ascii
+    from sparkctl.present.moving import format_transfer
+    from sparkctl.present.symbols import state_symbol, to_ascii
 
-    class SyncTeller(WordTeller):
+    class SyncTeller(TextPrinter):
         """A live line for what is on its way; without a terminal a line now and then."""
 
         def __init__(self) -> None:
@@ -93,20 +93,20 @@ def _teller() -> Teller:
             self.what = ""
             self.said_at = 0.0
 
-        def tell(self, event: Event) -> None:
-            super().tell(event)
-            if not isinstance(event, Moved):
+        def print_event(self, event: Event) -> None:
+            super().print_event(event)
+            if not isinstance(event, TransferProgressed):
                 return
-            plain = ascii_only(sys.stderr)
-            words = moved_line(event)
-            line = f"{event.node}  {paint(symbol(Phase.LOADING, plain), 'attention', self.colour)} "
+            plain = is_ascii_only(sys.stderr)
+            words = format_transfer(event)
+            line = f"{event.node}  {colour_text(state_symbol(Phase.LOADING, plain), 'attention', self.colour)} "
             line += to_ascii(words) if plain else words
             is_whole = event.total is not None and event.done >= event.total
             if self.live.on and not is_whole:
-                self.live.show(line)
+                self.live.update(line)
             elif event.what != self.what or is_whole or time.monotonic() - self.said_at > 10.0:
                 self.live.clear()
-                narrate.say(line)
+                narrate.print_message(line)
                 self.said_at = time.monotonic()
             self.what = event.what
 

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli import loop
-from sparkctl.cli.recording import record_options, recorded, recorder
-from sparkctl.cli.setup import chosen_nodes, make_context, node_option
+from sparkctl.cli.recording import open_recorder, record_options, recording_exit_code
+from sparkctl.cli.setup import create_context, node_option, select_configured_nodes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from sparkctl.core.context import Context
-    from sparkctl.core.recording import Recorder
-    from sparkctl.core.store import LoadView
+    from sparkctl.core.context import CommandContext
+    from sparkctl.core.recording import EventRecorder
+    from sparkctl.core.store import NodeTelemetryView
     from sparkctl.model.node import Node
 
 
 @dataclass(frozen=True, slots=True)
-class Paper:
+class TopPrinter:
     """How a look is shown: as JSON, or as text of the width that stdout has; ``plain``: again instead of repainted."""
 
     as_json: bool
@@ -31,23 +31,23 @@ class Paper:
     explain: bool
     ascii_only: bool
 
-    def lines(self, views: Sequence[LoadView], height: int | None = None) -> list[str]:
+    def lines(self, views: Sequence[NodeTelemetryView], height: int | None = None) -> list[str]:
         """Return the look as text, in brief where it has more lines than ``height``."""
         from sparkctl.cli import output
-        from sparkctl.cli.style import ascii_only
-        from sparkctl.present.top_table import top_lines
+        from sparkctl.cli.style import is_ascii_only
+        from sparkctl.present.top_table import format_top
 
-        return top_lines(views, self.ascii_only or ascii_only(sys.stdout), output.width(), self.explain, height)
+        return format_top(views, self.ascii_only or is_ascii_only(sys.stdout), output.width(), self.explain, height)
 
-    def show(self, views: Sequence[LoadView]) -> None:
+    def show(self, views: Sequence[NodeTelemetryView]) -> None:
         """Print the look."""
         from sparkctl.cli import output
-        from sparkctl.present.top_document import top_document
+        from sparkctl.present.top_document import build_top_json
 
         if self.as_json:
-            output.document(top_document(views))
+            output.print_json(build_top_json(views))
         else:
-            output.texts([*self.lines(views), ""])
+            output.print_lines([*self.lines(views), ""])
 
 
 @click.command("top", short_help="Show memory, GPU, CPU, links and instances, live.")
@@ -72,21 +72,21 @@ def command(
 
     Page cache is what the kernel would give back; it is never counted as used. Exit 3 (--once) if a node could not be asked.
     """
-    paper = Paper(as_json, plain, explain, ascii_only)
+    paper = TopPrinter(as_json, plain, explain, ascii_only)
     if replay is not None:
-        return _replay(ctx, replay, node, once, paper, record, overwrite, speed)
+        return _play_recording(ctx, replay, node, once, paper, record, overwrite, speed)
     if speed is not None:
         raise click.UsageError("--speed belongs to --replay", ctx)
-    context = make_context(may_ask=not as_json)
-    nodes = chosen_nodes(node)
-    with recorder(ctx, record, overwrite) as recording:
+    context = create_context(may_ask=not as_json)
+    nodes = select_configured_nodes(node)
+    with open_recorder(ctx, record, overwrite) as recording:
         if once:
-            return recorded(loop.run(_once(context, nodes, paper, recording)), recording)
-        return recorded(loop.run(_watch(context, nodes, paper, recording)), recording)
+            return recording_exit_code(loop.run_async(_once(context, nodes, paper, recording)), recording)
+        return recording_exit_code(loop.run_async(_watch(context, nodes, paper, recording)), recording)
 
 
-def _replay(
-    ctx: click.Context, path: Path, names: Sequence[str], once: bool, paper: Paper, record: Path | None,
+def _play_recording(
+    ctx: click.Context, path: Path, names: Sequence[str], once: bool, paper: TopPrinter, record: Path | None,
     overwrite: bool, speed: float | None,
 ) -> int:  # fmt: skip
     """Show a recording to its end."""
@@ -96,42 +96,46 @@ def _replay(
         raise click.UsageError("--once shows the end of the recording at once; --speed has no part in it", ctx)
     from sparkctl.cli import narrate
     from sparkctl.core.clock import SystemClock
-    from sparkctl.core.recording import read
-    from sparkctl.operations.replay import last, replay
+    from sparkctl.core.recording import read_recording
+    from sparkctl.operations.replay import load_final_views, replay_recording
 
-    events = read(path, lambda cut: narrate.warning(None, cut, None))
+    events = read_recording(path, lambda cut: narrate.print_warning(None, cut, None))
     if once:
-        paper.show(last(events, names))
+        paper.show(load_final_views(events, names))
     else:
-        loop.run(_show(replay(SystemClock(), events, names, speed or 1.0), paper))
+        loop.run_async(_print_updates(replay_recording(SystemClock(), events, names, speed or 1.0), paper))
     return 0
 
 
-async def _once(context: Context, nodes: Sequence[Node], paper: Paper, recording: Recorder | None) -> int:
+async def _once(
+    context: CommandContext, nodes: Sequence[Node], paper: TopPrinter, recording: EventRecorder | None
+) -> int:
     from sparkctl.errors import ExitCode
     from sparkctl.model.node import NodeState
-    from sparkctl.operations.top import once
+    from sparkctl.operations.top import read_load_views
 
-    views = await once(context, nodes, recording.write if recording else None)
+    views = await read_load_views(context, nodes, recording.write if recording else None)
     paper.show(views)
     known = all(view.state is NodeState.OK and view.docker_known for view in views)
     return int(ExitCode.DONE if known else ExitCode.UNREACHABLE)
 
 
-async def _watch(context: Context, nodes: Sequence[Node], paper: Paper, recording: Recorder | None) -> int:
-    from sparkctl.operations.top import watch
+async def _watch(
+    context: CommandContext, nodes: Sequence[Node], paper: TopPrinter, recording: EventRecorder | None
+) -> int:
+    from sparkctl.operations.top import watch_load_views
 
-    await _show(watch(context, nodes, record=recording.write if recording else None), paper)
+    await _print_updates(watch_load_views(context, nodes, record=recording.write if recording else None), paper)
     return 0
 
 
-async def _show(looks: AsyncGenerator[tuple[LoadView, ...], None], paper: Paper) -> None:
+async def _print_updates(looks: AsyncGenerator[tuple[NodeTelemetryView, ...], None], paper: TopPrinter) -> None:
     """Repaint on a terminal, print again elsewhere, until Ctrl-C or the end. The time shown is that of the newest news."""
     import time
     from contextlib import aclosing
 
     from sparkctl.cli import output
-    from sparkctl.cli.drive import until_stopped
+    from sparkctl.cli.drive import run_until_interrupt
 
     painting = output.is_terminal() and not paper.as_json and not paper.plain
 
@@ -140,8 +144,8 @@ async def _show(looks: AsyncGenerator[tuple[LoadView, ...], None], paper: Paper)
             async for views in looks:
                 if painting:
                     clock = time.strftime("%H:%M:%S", time.localtime(max((view.when for view in views), default=0)))
-                    output.screen([clock, "", *paper.lines(views, output.height() - 3)])
+                    output.repaint_screen([clock, "", *paper.lines(views, output.height() - 3)])
                 else:
                     paper.show(views)
 
-    await until_stopped(show())
+    await run_until_interrupt(show())

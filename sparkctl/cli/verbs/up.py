@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sparkctl.cli.recording import RecordingTeller, overwrite_option, record_option, recorded, recorder
-from sparkctl.cli.setup import complete_profiles, json_option, make_context, node_option, rank_nodes, seconds
+from sparkctl.cli.recording import RecordingPrinter, open_recorder, overwrite_option, record_option, recording_exit_code
+from sparkctl.cli.setup import (
+    complete_profiles,
+    create_context,
+    json_option,
+    node_option,
+    parse_duration_option,
+    select_rank_nodes,
+)
 
 if TYPE_CHECKING:
-    from sparkctl.operations.starting.request import UpRequest
-    from sparkctl.operations.switching.request import SwitchRequest
+    from sparkctl.operations.starting.request import StartInstance
+    from sparkctl.operations.switching.request import SwitchInstance
 
 
 @click.command("up", short_help="Start a profile on a node and wait until it is ready.")
@@ -25,7 +32,9 @@ if TYPE_CHECKING:
     help="How --dry-run prints the plan; docker is the docker run line.",
 )  # fmt: skip
 @click.option("--detach", "-d", is_flag=True, help="Return once the container runs, do not wait until it is ready.")
-@click.option("--timeout", callback=seconds, metavar="TIME", help="Give up watching after this long, e.g. 20m.")
+@click.option(
+    "--timeout", callback=parse_duration_option, metavar="TIME", help="Give up watching after this long, e.g. 20m."
+)
 @click.option(
     "--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Change a field of the profile for this start."
 )
@@ -56,65 +65,65 @@ def command(
     Ready means: its ready line was seen, its health path answers, and one token was generated. Ctrl-C stops watching,
     never the engine.
     """
-    _refuse_idle_format(ctx, dry_run, plan_format, as_json)
+    _check_format_option(ctx, dry_run, plan_format, as_json)
     from functools import partial
 
     from sparkctl.cli import narrate
-    from sparkctl.cli.drive import Verb, drive
-    from sparkctl.core.env import env_file_warnings
+    from sparkctl.cli.drive import EventSource, run_verb
+    from sparkctl.core.env import check_env_file_permissions
     from sparkctl.core.profiles import ProfileLibrary
-    from sparkctl.engines import load
-    from sparkctl.operations.starting.request import UpRequest
-    from sparkctl.operations.up import up
+    from sparkctl.engines import load_engine
+    from sparkctl.operations.starting.request import StartInstance
+    from sparkctl.operations.up import start_instance
 
     chosen = ProfileLibrary().load(profile, overrides=overrides)
-    request = UpRequest(
-        profile=chosen, engine=load(chosen.engine), nodes=rank_nodes(node, chosen), dry_run=dry_run, detach=detach,
+    request = StartInstance(
+        profile=chosen, engine=load_engine(chosen.engine), nodes=select_rank_nodes(node, chosen), dry_run=dry_run, detach=detach,
         replace=replace, timeout=timeout, environ=os.environ, guarded=not no_guard, once_more=again, forced=force,
         words=(profile, *(word for override in overrides for word in ("--set", override))),
     )  # fmt: skip
-    for warning in env_file_warnings(chosen):
-        narrate.warning(None, warning, None)
-    context = make_context(may_ask=not as_json)
-    teller = _teller(as_json, dry_run, plan_format)
-    verb: Verb = partial(up, context, request)
+    for warning in check_env_file_permissions(chosen):
+        narrate.print_warning(None, warning, None)
+    context = create_context(may_ask=not as_json)
+    teller = _create_printer(as_json, dry_run, plan_format)
+    verb: EventSource = partial(start_instance, context, request)
     if replace and not (detach or force or plan_format):
-        from sparkctl.cli.switch_teller import SwitchTeller
-        from sparkctl.operations.switch import switch
+        from sparkctl.cli.switch_teller import SwitchPrinter
+        from sparkctl.operations.switch import switch_instance
 
-        teller = teller if as_json else SwitchTeller(dry_run)
-        verb = partial(switch, context, _switching(request))
-    with recorder(ctx, record, overwrite) as recording:
+        teller = teller if as_json else SwitchPrinter(dry_run)
+        verb = partial(switch_instance, context, _as_switch_request(request))
+    with open_recorder(ctx, record, overwrite) as recording:
         if recording is not None:
-            teller = RecordingTeller(teller, recording)
-        return recorded(drive(context, verb, teller), recording)
+            teller = RecordingPrinter(teller, recording)
+        return recording_exit_code(run_verb(context, verb, teller), recording)
 
 
-def _switching(request: UpRequest) -> SwitchRequest:
+def _as_switch_request(request: StartInstance) -> SwitchInstance:
     """Return the same as a switch: what is in the way stops, and comes back where this one fails."""
-    from sparkctl.cli.setup import known_nodes
-    from sparkctl.operations.switching.request import SwitchRequest
+    from sparkctl.cli.setup import add_other_nodes
+    from sparkctl.operations.switching.request import SwitchInstance
 
-    return SwitchRequest(
-        request.profile, request.engine, request.nodes, known_nodes(request.nodes), dry_run=request.dry_run,
+    return SwitchInstance(
+        request.profile, request.engine, request.nodes, add_other_nodes(request.nodes), dry_run=request.dry_run,
         timeout=request.timeout, environ=request.environ, words=request.words, guarded=request.guarded,
     )  # fmt: skip
 
 
-def _refuse_idle_format(ctx: click.Context, dry_run: bool, plan_format: str | None, as_json: bool) -> None:
+def _check_format_option(ctx: click.Context, dry_run: bool, plan_format: str | None, as_json: bool) -> None:
     if plan_format is not None and not dry_run:
         raise click.UsageError("--format belongs to --dry-run", ctx)
     if plan_format is not None and as_json:
         raise click.UsageError(f"either --json (events) or --format {plan_format} (the plan alone), not both", ctx)
 
 
-def _teller(as_json: bool, dry_run: bool, plan_format: str | None) -> Any:
-    from sparkctl.cli.tellers import JsonTeller, WordTeller
+def _create_printer(as_json: bool, dry_run: bool, plan_format: str | None) -> Any:
+    from sparkctl.cli.tellers import JsonPrinter, TextPrinter
 
     if as_json:
-        return JsonTeller()
+        return JsonPrinter()
     if not dry_run:
-        return WordTeller("stopping to watch ...")
-    from sparkctl.cli.plan_teller import PlanTeller
+        return TextPrinter("stopping to watch ...")
+    from sparkctl.cli.plan_teller import LaunchPlanPrinter
 
-    return PlanTeller(plan_format or "text")
+    return LaunchPlanPrinter(plan_format or "text")

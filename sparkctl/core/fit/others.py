@@ -2,53 +2,62 @@
 
 from __future__ import annotations
 
-from sparkctl.core.fit.claim import Claim, Room, Subject, Sum, context, rest
-from sparkctl.core.fit.weights import part
-from sparkctl.model.fit import Obtained, Part
-from sparkctl.model.units import GIB, gib
+from sparkctl.core.fit.claim import (
+    AvailableMemory,
+    EstimateInput,
+    MemoryEstimate,
+    MemoryRule,
+    estimate_cuda_context,
+    estimate_kv_remainder,
+)
+from sparkctl.core.fit.weights import build_weights_part
+from sparkctl.model.fit import EstimatePart, EstimateSource
+from sparkctl.model.units import GIB, format_gib
 
 TRT_FIELD = "args.kv_cache_free_gpu_memory_fraction"
 _BUFFERS = GIB
 
 
-def _models(subject: Subject) -> list[Part]:
-    found = [part("weights", subject.weights, subject.ranks)]
+def _models(subject: EstimateInput) -> list[EstimatePart]:
+    found = [build_weights_part("weights", subject.weights, subject.ranks)]
     if subject.draft is not None:
-        found.append(part("draft model", subject.draft, subject.ranks))
+        found.append(build_weights_part("draft model", subject.draft, subject.ranks))
     return found
 
 
-def llamacpp(subject: Subject) -> Claim:
+def llamacpp(subject: EstimateInput) -> MemoryRule:
     """llama-server takes the KV cache for its whole context at its start, shared by its slots."""
-    tokens = subject.words.count("c", "ctx-size") or (subject.layout.longest if subject.layout else None)
-    cache = Part("KV cache", None, Obtained.CONFIG, "neither --ctx-size nor what a token takes is known")
+    tokens = subject.words.get_count("c", "ctx-size") or (subject.layout.longest if subject.layout else None)
+    cache = EstimatePart("KV cache", None, EstimateSource.CONFIG, "neither --ctx-size nor what a token takes is known")
     if tokens is not None:
         cache = subject.cache(tokens)
-    buffers = Part("compute buffers", _BUFFERS, Obtained.ESTIMATE, "its log tells them")
-    done = Sum((context(), *_models(subject), cache, buffers))
-    return Claim(lambda room, at: done)
+    buffers = EstimatePart("compute buffers", _BUFFERS, EstimateSource.ESTIMATE, "its log tells them")
+    done = MemoryEstimate((estimate_cuda_context(), *_models(subject), cache, buffers))
+    return MemoryRule(lambda room, at: done)
 
 
-def trtllm(subject: Subject) -> Claim:
+def trtllm(subject: EstimateInput) -> MemoryRule:
     """trtllm-serve gives its KV cache a share of what is free once the weights are there (0.9 where nothing is said)."""
     words = subject.words
-    own = words.share("kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction")
+    own = words.get_fraction("kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction")
 
-    def rule(room: Room, at: float) -> Sum:
-        first = [context(), *_models(subject)]
+    def rule(room: AvailableMemory, at: float) -> MemoryEstimate:
+        first = [estimate_cuda_context(), *_models(subject)]
         if any(one.size is None for one in first):
-            return Sum((*first, Part("KV cache", None, Obtained.FLAGS, "a share of what the weights leave")))
+            return MemoryEstimate(
+                (*first, EstimatePart("KV cache", None, EstimateSource.FLAGS, "a share of what the weights leave"))
+            )
         free = max(0, room.available - sum(one.size or 0 for one in first))
-        cache = rest("KV cache", int(at * free), subject)
-        words = f"kv_cache_free_gpu_memory_fraction {at:g} × the {gib(free)} that are free after the weights"
-        return Sum((*first, Part(cache.name, cache.size, Obtained.FLAGS, words)))
+        cache = estimate_kv_remainder("KV cache", int(at * free), subject)
+        words = f"kv_cache_free_gpu_memory_fraction {at:g} × the {format_gib(free)} that are free after the weights"
+        return MemoryEstimate((*first, EstimatePart(cache.name, cache.size, EstimateSource.FLAGS, words)))
 
-    return Claim(rule, TRT_FIELD, own or 0.9)
+    return MemoryRule(rule, TRT_FIELD, own or 0.9)
 
 
-def container(subject: Subject) -> Claim:
+def container(subject: EstimateInput) -> MemoryRule:
     """Of any other program only the profile knows."""
-    whole = Part("memory", subject.expected, Obtained.PROFILE, "memory.expected of the profile")
+    whole = EstimatePart("memory", subject.expected, EstimateSource.PROFILE, "memory.expected of the profile")
     if subject.expected is None:
-        whole = Part("memory", None, Obtained.PROFILE, "the profile has no memory.expected")
-    return Claim(lambda room, at: Sum((whole,)))
+        whole = EstimatePart("memory", None, EstimateSource.PROFILE, "the profile has no memory.expected")
+    return MemoryRule(lambda room, at: MemoryEstimate((whole,)))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from sparkctl.core.fit.words import Words
+from sparkctl.core.fit.words import CommandFlags
 
 _SHARES = {
     "sglang": (("mem-fraction-static", "mem-fraction", "mem-frac"),),
     "vllm": (("gpu-memory-utilization", "gpu-memory-util"),),
     "trtllm": (("kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction"),),
 }
-_TOKENS = {
+MEMORY_FLAGS = {
     "sglang": (("context-length", "context-len"),),
     "vllm": (("max-model-len",),),
     "trtllm": (("max_seq_len",),),
@@ -23,30 +23,30 @@ _COUNTS = {  # other forms than a whole number
 }
 
 
-def is_by_a_shell(text: str) -> bool:
+def has_shell_expansion(text: str) -> bool:
     """Tell whether a value is only known where a shell has read it."""
     return "$" in text or "`" in text
 
 
-def unread(engine: str, words: Words) -> tuple[str, str] | None:
+def find_unresolved_flag(engine: str, words: CommandFlags) -> tuple[str, str] | None:
     """Return the deciding flag that a shell is still to fill in, and its value; None where there is none."""
-    for flags in (*_SHARES.get(engine, ()), *_TOKENS.get(engine, ())):
-        text = words.text(*flags)
-        if text is not None and is_by_a_shell(text):
+    for flags in (*_SHARES.get(engine, ()), *MEMORY_FLAGS.get(engine, ())):
+        text = words.get_value(*flags)
+        if text is not None and has_shell_expansion(text):
             return flags[0], text
     return None
 
 
-def impossible(engine: str, words: Words) -> tuple[str, str] | None:
+def find_invalid_memory_flag(engine: str, words: CommandFlags) -> tuple[str, str] | None:
     """Return what is wrong with a deciding flag, and what to do; None where each can be so."""
     for flags in _SHARES.get(engine, ()):
-        text = words.text(*flags)
-        if text is not None and not is_by_a_shell(text) and words.share(*flags) is None:
+        text = words.get_value(*flags)
+        if text is not None and not has_shell_expansion(text) and words.get_fraction(*flags) is None:
             what = f"args.{flags[0]} is {text or 'without a value'}: it is a share of memory, more than 0 and at most 1"
             return what, f"--set args.{flags[0]}={_meant(text)}"
-    for flags in _TOKENS.get(engine, ()):
-        text = words.text(*flags)
-        if text is None or is_by_a_shell(text) or _COUNTS.get(engine, _COUNT).fullmatch(text):
+    for flags in MEMORY_FLAGS.get(engine, ()):
+        text = words.get_value(*flags)
+        if text is None or has_shell_expansion(text) or _COUNTS.get(engine, _COUNT).fullmatch(text):
             continue
         what = f"args.{flags[0]} is {text or 'without a value'}: it is a number of tokens"
         return what, f"--set args.{flags[0]}=32768"

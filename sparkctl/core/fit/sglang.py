@@ -3,10 +3,18 @@ the KV cache gets ``left after the weights - available × (1 - share)``. Read in
 
 from __future__ import annotations
 
-from sparkctl.core.fit.claim import Claim, Room, Subject, Sum, Workspace, context, rest
-from sparkctl.core.fit.weights import part
-from sparkctl.model.fit import Obtained, Part
-from sparkctl.model.units import GIB, MIB, gib
+from sparkctl.core.fit.claim import (
+    AvailableMemory,
+    DraftWorkspace,
+    EstimateInput,
+    MemoryEstimate,
+    MemoryRule,
+    estimate_cuda_context,
+    estimate_kv_remainder,
+)
+from sparkctl.core.fit.weights import build_weights_part
+from sparkctl.model.fit import EstimatePart, EstimateSource
+from sparkctl.model.units import GIB, MIB, format_gib
 
 FIELD = "args.mem-fraction-static"
 _CHUNK, _BATCH = 8192, 256  # its own, on a machine of 90 to 160 GB
@@ -18,128 +26,137 @@ _TAKEN_IN = (0, 5, 12)
 _THREE = ("speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens")
 
 
-def claim(subject: Subject, total: int) -> Claim:
+def build_memory_rule(subject: EstimateInput, total: int) -> MemoryRule:
     """Return what it takes; ``total`` is all of the node's memory, which its own default depends on."""
     words = subject.words
-    own = words.share("mem-fraction-static", "mem-fraction", "mem-frac")
-    share = default_share(subject, total) if own is None else own
+    own = words.get_fraction("mem-fraction-static", "mem-fraction", "mem-frac")
+    share = compute_default_share(subject, total) if own is None else own
     is_own = own is None
 
-    def plain(room: Room, at: float) -> Sum:
+    def plain(room: AvailableMemory, at: float) -> MemoryEstimate:
         return _plain(subject, room, at, is_own)
 
-    def taken(room: Room, at: float) -> Sum:
-        return _taken(subject, room, at)
+    def taken(room: AvailableMemory, at: float) -> MemoryEstimate:
+        return _estimate_with_workspace(subject, room, at)
 
-    if not has_head(subject) or subject.workspace is Workspace.NOT_TAKEN:
-        return Claim(plain, FIELD, share)
+    if not drafts_with_model_head(subject) or subject.workspace is DraftWorkspace.NOT_TAKEN:
+        return MemoryRule(plain, FIELD, share)
     is_of_those = subject.version[:3] == _TAKEN_IN
-    if subject.workspace is Workspace.TAKEN or (is_of_those and all(words.has(flag) for flag in _THREE)):
-        return Claim(taken, FIELD, share)
+    if subject.workspace is DraftWorkspace.TAKEN or (is_of_those and all(words.has_flag(flag) for flag in _THREE)):
+        return MemoryRule(taken, FIELD, share)
     doubt = None
     if is_of_those:
-        name = (words.text("speculative-algorithm", "speculative-algo") or "").upper()
+        name = (words.get_value("speculative-algorithm", "speculative-algo") or "").upper()
         doubt = (
             f"owners report images of SGLang 0.5.12 that take {name}'s draft workspace, mem-fraction-static × all memory, "
             "before the weights, and others that do not"
         )
-    return Claim(plain, FIELD, share, None if doubt is None else (taken, doubt))
+    return MemoryRule(plain, FIELD, share, None if doubt is None else (taken, doubt))
 
 
-def has_head(subject: Subject) -> bool:
+def drafts_with_model_head(subject: EstimateInput) -> bool:
     """Tell whether it drafts with a head of the model's own kind: the workspace is theirs."""
-    return (subject.words.text("speculative-algorithm", "speculative-algo") or "").upper() in _HEADS
+    return (subject.words.get_value("speculative-algorithm", "speculative-algo") or "").upper() in _HEADS
 
 
-def allowance(subject: Subject) -> int:
+def estimate_reserve(subject: EstimateInput) -> int:
     """Return what SGLang itself would leave beyond its share, for activations, graphs and drafts."""
-    chunk = subject.words.count("chunked-prefill-size") or _CHUNK
+    chunk = subject.words.get_count("chunked-prefill-size") or _CHUNK
     batch = _batch(subject)
     return max(512 * MIB + chunk * 3 * MIB // 2 + batch * 2 * MIB + 128 * MIB * subject.ranks, _LEAST) + _drafting(
         subject
     )
 
 
-def default_share(subject: Subject, total: int) -> float:
+def compute_default_share(subject: EstimateInput, total: int) -> float:
     """Return the share it takes where the profile says nothing."""
-    return round(max(0.1, (total - allowance(subject)) / total), 3) if total else 0.1
+    return round(max(0.1, (total - estimate_reserve(subject)) / total), 3) if total else 0.1
 
 
-def _batch(subject: Subject) -> int:
+def _batch(subject: EstimateInput) -> int:
     words = subject.words
-    if words.has("disable-cuda-graph"):
+    if words.has_flag("disable-cuda-graph"):
         return 0
-    return words.count("cuda-graph-max-bs", "cuda-graph-max-bs-decode") or _BATCH
+    return words.get_count("cuda-graph-max-bs", "cuda-graph-max-bs-decode") or _BATCH
 
 
-def _drafting(subject: Subject) -> int:
-    name = (subject.words.text("speculative-algorithm", "speculative-algo") or "").upper()
+def _drafting(subject: EstimateInput) -> int:
+    name = (subject.words.get_value("speculative-algorithm", "speculative-algo") or "").upper()
     return _HEAD if name in _HEADS else _STANDALONE if name == "STANDALONE" else 0
 
 
-def _beside(subject: Subject) -> tuple[Part, ...]:
+def _beside(subject: EstimateInput) -> tuple[EstimatePart, ...]:
     batch = _batch(subject)
     size = batch * 2 * MIB
-    found = [Part("CUDA graphs", size, Obtained.ESTIMATE, f"SGLang's own allowance: 2 MiB × batches up to {batch}")]
+    found = [
+        EstimatePart(
+            "CUDA graphs", size, EstimateSource.ESTIMATE, f"SGLang's own allowance: 2 MiB × batches up to {batch}"
+        )
+    ]
     if drafting := _drafting(subject):
-        found.append(Part("drafting", drafting, Obtained.ESTIMATE, "SGLang's own allowance for a draft model"))
+        found.append(
+            EstimatePart("drafting", drafting, EstimateSource.ESTIMATE, "SGLang's own allowance for a draft model")
+        )
     return tuple(found)
 
 
-def _models(subject: Subject, *, within: bool) -> tuple[Part, ...]:
-    found = [part("weights", subject.weights, subject.ranks, within=within)]
+def _models(subject: EstimateInput, *, within: bool) -> tuple[EstimatePart, ...]:
+    found = [build_weights_part("weights", subject.weights, subject.ranks, within=within)]
     if subject.draft is not None:
-        found.append(part("draft model", subject.draft, subject.ranks, within=within))
+        found.append(build_weights_part("draft model", subject.draft, subject.ranks, within=within))
     return tuple(found)
 
 
-def _plain(subject: Subject, room: Room, at: float, is_own: bool) -> Sum:
-    first = context()
+def _plain(subject: EstimateInput, room: AvailableMemory, at: float, is_own: bool) -> MemoryEstimate:
+    first = estimate_cuda_context()
     before = max(0, room.available - (first.size or 0))
     share = int(at * before)
     models = _models(subject, within=True)
     held = sum(one.size or 0 for one in models)
     said = "SGLang's own default" if is_own else "mem-fraction-static"
-    whole = Part(
-        "share of SGLang", share, Obtained.FLAGS, f"{said} {at:g} × the {gib(before)} that are available when it starts"
+    whole = EstimatePart(
+        "share of SGLang",
+        share,
+        EstimateSource.FLAGS,
+        f"{said} {at:g} × the {format_gib(before)} that are available when it starts",
     )
     is_known = all(one.size is not None for one in models)
     pool = (
-        rest("of it KV cache", share - held, subject)
+        estimate_kv_remainder("of it KV cache", share - held, subject)
         if is_known
-        else Part("of it KV cache", None, Obtained.FLAGS, "", True)
+        else EstimatePart("of it KV cache", None, EstimateSource.FLAGS, "", True)
     )
     lacking = max(0, held - share + 1) if is_known else 0
     cautions = [] if is_own or lacking else _tight(subject, before - share)
     cautions += _few_tokens(subject, share - held) if is_known and not lacking else []
-    why = f"the weights leave no room for a KV cache in a share of {gib(share)}" if lacking else ""
-    return Sum((first, whole, *models, pool, *_beside(subject)), lacking, why, tuple(cautions))
+    why = f"the weights leave no room for a KV cache in a share of {format_gib(share)}" if lacking else ""
+    return MemoryEstimate((first, whole, *models, pool, *_beside(subject)), lacking, why, tuple(cautions))
 
 
-def _taken(subject: Subject, room: Room, at: float) -> Sum:
+def _estimate_with_workspace(subject: EstimateInput, room: AvailableMemory, at: float) -> MemoryEstimate:
     """The workspace is taken first, a share of *all* memory, and the KV cache lies in it."""
-    space = Part(
-        "draft workspace", int(at * room.total), Obtained.FLAGS,
-        f"mem-fraction-static {at:g} × {gib(room.total)}, all of the memory, taken before the weights; the KV cache lies in it",
+    space = EstimatePart(
+        "draft workspace", int(at * room.total), EstimateSource.FLAGS,
+        f"mem-fraction-static {at:g} × {format_gib(room.total)}, all of the memory, taken before the weights; the KV cache lies in it",
     )  # fmt: skip
-    return Sum((context(), *_models(subject, within=False), space, *_beside(subject)))
+    return MemoryEstimate((estimate_cuda_context(), *_models(subject, within=False), space, *_beside(subject)))
 
 
-def _tight(subject: Subject, beyond: int) -> list[str]:
-    wanted = allowance(subject)
+def _tight(subject: EstimateInput, beyond: int) -> list[str]:
+    wanted = estimate_reserve(subject)
     if beyond >= wanted - GIB // 2:
         return []
     return [
-        f"mem-fraction-static leaves {gib(beyond)} for activations and graphs; SGLang itself would leave {gib(wanted)}"
+        f"mem-fraction-static leaves {format_gib(beyond)} for activations and graphs; SGLang itself would leave {format_gib(wanted)}"
     ]
 
 
-def _few_tokens(subject: Subject, pool: int) -> list[str]:
-    tokens = subject.words.count("context-length", "context-len") or (
+def _few_tokens(subject: EstimateInput, pool: int) -> list[str]:
+    tokens = subject.words.get_count("context-length", "context-len") or (
         subject.layout.longest if subject.layout else None
     )
     if tokens is None or (one := subject.cache(tokens).size) is None or one <= pool:
         return []
     return [
-        f"the KV cache gets {gib(max(0, pool))}, one request of {tokens:,} tokens takes {gib(one)}: a longer one is cut short"
+        f"the KV cache gets {format_gib(max(0, pool))}, one request of {tokens:,} tokens takes {format_gib(one)}: a longer one is cut short"
     ]

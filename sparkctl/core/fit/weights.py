@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from sparkctl.model.checkpoint import Checkpoint
-from sparkctl.model.fit import Obtained, Part
+from sparkctl.model.checkpoint import CheckpointFiles
+from sparkctl.model.fit import EstimatePart, EstimateSource
 from sparkctl.model.plan import LaunchPlan
 
 _SHARD = re.compile(r"-(\d{5,6})-of-(\d{5,6})\.\w+$")
@@ -16,42 +16,44 @@ _CACHE = "/.cache/huggingface"
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class WeightsSize:
     """``size`` None: not known, and ``why`` says why. ``obtained`` and ``why`` are what a part of the sum says of itself."""
 
     size: int | None
-    obtained: Obtained
+    obtained: EstimateSource
     why: str
 
 
-def weigh(found: Checkpoint | None, told: int | None, of_profile: str = "model.weights") -> Weighed:
+def measure_weights(found: CheckpointFiles | None, told: int | None, of_profile: str = "model.weights") -> WeightsSize:
     """Return the bytes of a model: of its files on the node, where all are there, else of the profile."""
     seen = None if found is None else _of_files(found)
     if seen is not None and seen.size is not None:
         return seen
     if told is not None:
-        return Weighed(told, Obtained.PROFILE, f"{of_profile} of the profile")
+        return WeightsSize(told, EstimateSource.PROFILE, f"{of_profile} of the profile")
     if seen is not None:
         return seen
     where = "its place on the node is not known" if found is None else f"not found in {found.place}"
-    return Weighed(None, Obtained.MEASURED, f"{where}, and the profile has no {of_profile}")
+    return WeightsSize(None, EstimateSource.MEASURED, f"{where}, and the profile has no {of_profile}")
 
 
-def _of_files(found: Checkpoint) -> Weighed | None:
+def _of_files(found: CheckpointFiles) -> WeightsSize | None:
     """Return what the files say, None where there are none."""
-    files = _loaded(found.files)
+    files = _select_loaded_files(found.files)
     if not files:
         return None
     size, missing = sum(bytes_ for _, bytes_ in files), _missing(files)
     if not missing and not found.unfinished:
-        return Weighed(size, Obtained.MEASURED, f"{len(files)} file{'' if len(files) == 1 else 's'} in {found.place}")
+        return WeightsSize(
+            size, EstimateSource.MEASURED, f"{len(files)} file{'' if len(files) == 1 else 's'} in {found.place}"
+        )
     lack = f"{missing} of its files are missing" if missing else "a download has not ended"
     if found.index_total is not None and found.index_total >= size:
-        return Weighed(found.index_total, Obtained.HEADERS, f"by its index; {lack} in {found.place}")
-    return Weighed(None, Obtained.MEASURED, f"{lack} in {found.place}")
+        return WeightsSize(found.index_total, EstimateSource.HEADERS, f"by its index; {lack} in {found.place}")
+    return WeightsSize(None, EstimateSource.MEASURED, f"{lack} in {found.place}")
 
 
-def _loaded(files: tuple[tuple[str, int], ...]) -> list[tuple[str, int]]:
+def _select_loaded_files(files: tuple[tuple[str, int], ...]) -> list[tuple[str, int]]:
     """Return the files that an engine loads: of one kind, and none that says the same twice over."""
     for kind in _KINDS:
         some = [one for one in files if one[0].endswith(kind)]
@@ -74,7 +76,7 @@ def _missing(files: list[tuple[str, int]]) -> int:
     return sum(max(0, total - seen) for seen, total in of.values())
 
 
-def place(path: str | None, plan: LaunchPlan) -> str | None:
+def map_path_to_node(path: str | None, plan: LaunchPlan) -> str | None:
     """Return where on the node a model's path in the container lies, None where nothing tells: through the longest mount that
     holds it, or for a hub id through the mount of Hugging Face's cache."""
     if not path:
@@ -107,8 +109,8 @@ def _is_below(path: str, target: str) -> bool:
     return path == target or path.startswith(target.rstrip("/") + "/")
 
 
-def part(name: str, found: Weighed, ranks: int = 1, *, within: bool = False) -> Part:
+def build_weights_part(name: str, found: WeightsSize, ranks: int = 1, *, within: bool = False) -> EstimatePart:
     """Return a model's part of the sum, on one of ``ranks`` nodes that share it evenly."""
     shared = "" if ranks == 1 else f", a share of 1/{ranks} on each node"
     size = None if found.size is None else -(-found.size // ranks)
-    return Part(name, size, found.obtained, f"{found.why}{shared}", within)
+    return EstimatePart(name, size, found.obtained, f"{found.why}{shared}", within)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 
-from sparkctl.core.health.sight import Sight
+from sparkctl.core.health.sight import NodeSnapshot
 from sparkctl.model.container import ContainerState
-from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
+from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
 
 
-class RestartLoop:
+class RestartLoopDetector:
     """Docker started it again (RestartCount grew) within the last 30 min; three times, or now *restarting*: a loop.
 
     An engine may take minutes to fail, so between two restarts lies a whole load. Restarts of before we looked do not
@@ -23,7 +23,7 @@ class RestartLoop:
         self._counts: dict[str, int] = {}
         self._grown: dict[str, list[tuple[float, float, int]]] = {}  # uptime, unix time, by how many
 
-    def judge(self, sight: Sight) -> list[Finding]:
+    def detect(self, sight: NodeSnapshot) -> list[Finding]:
         """Return one finding for each container that was started again."""
         found = []
         if sight.instances is not None:
@@ -38,7 +38,7 @@ class RestartLoop:
                 found.append(self._finding(sight, one, again, restarting))
         return found
 
-    def _count(self, one: InstanceView, sight: Sight) -> None:
+    def _count(self, one: InstanceView, sight: NodeSnapshot) -> None:
         now, count = sight.sample.uptime, one.restarts
         grown = [grew for grew in self._grown.get(_key(one), ()) if 0 <= now - grew[0] <= self.WINDOW]
         if count is not None:
@@ -48,11 +48,11 @@ class RestartLoop:
             self._counts[_key(one)] = count
         self._grown[_key(one)] = grown
 
-    def _finding(self, sight: Sight, one: InstanceView, again: int, restarting: bool) -> Finding:
+    def _finding(self, sight: NodeSnapshot, one: InstanceView, again: int, restarting: bool) -> Finding:
         loop = restarting or again >= self.LOOP
-        evidence = [Figure("state", one.state.value, None, "docker")]
+        evidence = [FindingEvidence("state", one.state.value, None, "docker")]
         if one.restarts is not None:
-            evidence.append(Figure("RestartCount", str(one.restarts), None, "docker"))
+            evidence.append(FindingEvidence("RestartCount", str(one.restarts), None, "docker"))
         times = "again and again" if loop else "once" if again == 1 else f"{again} times"
         grown = self._grown.get(_key(one))
         name, quoted = one.name, shlex.quote(one.container)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparkctl.core.health.sight import Lasting, Sight
-from sparkctl.core.links import idle_one, rate_of, twins
-from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
-from sparkctl.model.sample import NetLink, RdmaPort, Sample
+from sparkctl.core.health.sight import ConditionTimer, NodeSnapshot
+from sparkctl.core.links import has_idle_lane, pair_lanes, total_rate
+from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
+from sparkctl.model.sample import NetworkInterface, RdmaLane, Sample
 
-BOTH = "NCCL_IB_HCA=rocep1s0f0,roceP2p1s0f0"
+BOTH_LANES_SETTING = "NCCL_IB_HCA=rocep1s0f0,roceP2p1s0f0"
 _WHISPER = 1e6  # bytes/s
 
 
-class IdleFunction:
+class IdleLaneDetector:
     """One function of a port moves data and its twin does not: half of the fabric lies idle (13.8 Gb/s beside 0).
 
     At least 1 Gb/s on the one and less than a fiftieth of it on the other, for 30 s. A full link takes both: 92.57 +
@@ -23,21 +23,21 @@ class IdleFunction:
     SECONDS = 30.0
 
     def __init__(self) -> None:
-        self._lasting = Lasting(self.SECONDS)
+        self._lasting = ConditionTimer(self.SECONDS)
 
-    def judge(self, sight: Sight) -> list[Finding]:
+    def detect(self, sight: NodeSnapshot) -> list[Finding]:
         """Return one finding for each port with an idle half."""
         found = []
         links = {link.name: link for link in sight.sample.links or ()}
-        for pair in twins(sight.sample.rdma or ()):
-            standing = self._lasting.holds(pair[0].name, idle_one(pair), sight.sample)
+        for pair in pair_lanes(sight.sample.rdma or ()):
+            standing = self._lasting.update_condition(pair[0].name, has_idle_lane(pair), sight.sample)
             if standing is None:
                 continue
-            idle, busy = sorted(pair, key=lambda port: rate_of(port) or 0.0)
+            idle, busy = sorted(pair, key=lambda port: total_rate(port) or 0.0)
             evidence = (
-                Figure(busy.name, _gigabits(busy), "Gb/s", "rdma counters"),
-                Figure(idle.name, _gigabits(idle), "Gb/s", "rdma counters"),
-                Figure(f"{idle.name} state", idle.state or "not known", None, "sysfs"),
+                FindingEvidence(busy.name, _gigabits(busy), "Gb/s", "rdma counters"),
+                FindingEvidence(idle.name, _gigabits(idle), "Gb/s", "rdma counters"),
+                FindingEvidence(f"{idle.name} state", idle.state or "not known", None, "sysfs"),
             )
             found.append(
                 Finding(
@@ -54,18 +54,18 @@ class IdleFunction:
         return found
 
 
-def _use_both(idle: RdmaPort, link: NetLink | None) -> str:
+def _use_both(idle: RdmaLane, link: NetworkInterface | None) -> str:
     name = idle.interface or idle.name
     if link is not None and link.networks:
-        return f"name both functions to NCCL, on both Sparks: {BOTH}; {name} has a network, see that it answers a ping"
-    return f"give {name} an address on both Sparks and name both functions to NCCL: {BOTH}"
+        return f"name both functions to NCCL, on both Sparks: {BOTH_LANES_SETTING}; {name} has a network, see that it answers a ping"
+    return f"give {name} an address on both Sparks and name both functions to NCCL: {BOTH_LANES_SETTING}"
 
 
-def _gigabits(port: RdmaPort) -> str:
-    return f"{(rate_of(port) or 0.0) * 8 / 1e9:.1f}"
+def _gigabits(port: RdmaLane) -> str:
+    return f"{(total_rate(port) or 0.0) * 8 / 1e9:.1f}"
 
 
-class NoRoute:
+class MissingRouteDetector:
     """A ConnectX port has its cable, and no IPv4 network is on its functions: nothing can go over it; for 60 s.
 
     One function of the two without a network is a note: it works at half.
@@ -74,15 +74,15 @@ class NoRoute:
     SECONDS = 60.0
 
     def __init__(self, seconds: float = SECONDS) -> None:
-        self._lasting = Lasting(seconds)
+        self._lasting = ConditionTimer(seconds)
 
-    def judge(self, sight: Sight) -> list[Finding]:
+    def detect(self, sight: NodeSnapshot) -> list[Finding]:
         """Return one finding for each port without a way, or with half of one."""
         links = {link.name: link for link in sight.sample.links or ()}
         found = []
-        for pair in twins(sight.sample.rdma or ()):
+        for pair in pair_lanes(sight.sample.rdma or ()):
             bare = _bare([links.get(one.interface or "") for one in pair], _at_work(pair))
-            standing = self._lasting.holds(pair[0].name, None if bare is None else bool(bare), sight.sample)
+            standing = self._lasting.update_condition(pair[0].name, None if bare is None else bool(bare), sight.sample)
             if standing is None or bare is None:
                 continue
             names = " and ".join(link.name for link in bare)
@@ -97,7 +97,7 @@ class NoRoute:
                     f"put an address on {names} on both Sparks, for example in /etc/netplan/40-cx7.yaml "
                     "(192.168.200.x/24 and 192.168.201.x/24), then: sudo netplan apply",
                     evidence=tuple(
-                        Figure(link.name, f"{(link.speed or 0) / 1000:g} Gb/s, no network", None, "sysfs")
+                        FindingEvidence(link.name, f"{(link.speed or 0) / 1000:g} Gb/s, no network", None, "sysfs")
                         for link in bare
                     ),
                     since=standing.since,
@@ -106,12 +106,12 @@ class NoRoute:
         return found
 
 
-def _at_work(pair: Sequence[RdmaPort]) -> set[str]:
+def _at_work(pair: Sequence[RdmaLane]) -> set[str]:
     """Return the interfaces of functions that move data: these have a way, whatever it is."""
-    return {one.interface for one in pair if one.interface is not None and (rate_of(one) or 0.0) >= _WHISPER}
+    return {one.interface for one in pair if one.interface is not None and (total_rate(one) or 0.0) >= _WHISPER}
 
 
-def _bare(ends: Sequence[NetLink | None], at_work: set[str]) -> list[NetLink] | None:
+def _bare(ends: Sequence[NetworkInterface | None], at_work: set[str]) -> list[NetworkInterface] | None:
     """Return those of the two without a network; none unless both have their carrier, None where that is not known."""
     known = [link for link in ends if link is not None and link.carrier is not None]
     if len(known) < 2:
@@ -125,7 +125,7 @@ def _bare(ends: Sequence[NetLink | None], at_work: set[str]) -> list[NetLink] | 
     )
 
 
-def no_cable(sights: Sequence[Sight]) -> list[Finding]:
+def detect_missing_cable(sights: Sequence[NodeSnapshot]) -> list[Finding]:
     """Between several nodes: of each that has fast ports and a carrier on none of them, where all of them are known."""
     if len(sights) < 2:
         return []
@@ -148,7 +148,7 @@ def no_cable(sights: Sequence[Sight]) -> list[Finding]:
     return found
 
 
-def no_common_network(sights: Sequence[Sight]) -> list[Finding]:
+def detect_missing_network(sights: Sequence[NodeSnapshot]) -> list[Finding]:
     """Between two nodes: both have networks on their cabled ConnectX functions, and none of these is the same."""
     networks = {sight.node: _fabric_networks(sight.sample) for sight in sights}
     cabled = {node: own for node, own in networks.items() if own}
@@ -164,8 +164,8 @@ def no_common_network(sights: Sequence[Sight]) -> list[Finding]:
                     "its fabric has no network in common with the other Spark's: there is no route between them",
                     "give the functions of one cable addresses of one network on both Sparks, then ping them",
                     evidence=(
-                        Figure("here", ", ".join(sorted(own)), None, "routes"),
-                        Figure("there", ", ".join(sorted(others)), None, "routes"),
+                        FindingEvidence("here", ", ".join(sorted(own)), None, "routes"),
+                        FindingEvidence("there", ", ".join(sorted(others)), None, "routes"),
                     ),
                 )
             )

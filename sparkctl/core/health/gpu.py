@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sparkctl.core.health.sight import Lasting, Sight, Standing
-from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
-from sparkctl.model.metrics import Activity
+from sparkctl.core.health.sight import ConditionTimer, NodeSnapshot, PersistentCondition
+from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
+from sparkctl.model.metrics import EngineActivity
 from sparkctl.model.sample import Gpu, GpuEvents, Sample
-from sparkctl.model.units import spoken
+from sparkctl.model.units import format_duration
 
 _IDLE = 0x1
 _THERMAL = {0x20: "thermal (software)", 0x40: "thermal (hardware)"}
@@ -16,7 +16,7 @@ _RECOVERY = (
 )
 
 
-class StuckClock:
+class StuckClockDetector:
     """Stuck at 500-850 MHz and under 35 W, cool and with no reason given (799 MHz, 19.5 W; healthy 2281 MHz, 92.5 W).
 
     All of: SM clock below 45 % of its maximum (until 55 % once it is), utilisation at least 50 %, power under 35 W,
@@ -28,13 +28,13 @@ class StuckClock:
     BUSY, POWER, CELSIUS, SECONDS = 0.5, 35.0, 80.0, 20.0
 
     def __init__(self) -> None:
-        self._lasting = Lasting(self.SECONDS)
+        self._lasting = ConditionTimer(self.SECONDS)
 
-    def judge(self, sight: Sight) -> list[Finding]:
+    def detect(self, sight: NodeSnapshot) -> list[Finding]:
         """Return one finding for each GPU that is stuck."""
         found = []
         for gpu in sight.sample.gpus or ():
-            standing = self._lasting.holds(gpu.index, self._is_stuck(gpu), sight.sample)
+            standing = self._lasting.update_condition(gpu.index, self._is_stuck(gpu), sight.sample)
             if standing is not None:
                 found.append(self._finding(sight, gpu, standing))
         return found
@@ -43,15 +43,15 @@ class StuckClock:
         clock, highest, busy, power, celsius = gpu.sm_clock, gpu.sm_clock_max, gpu.busy, gpu.power, gpu.celsius
         if clock is None or not highest or busy is None or power is None or celsius is None or gpu.reasons is None:
             return None
-        limit = self.HIGH if self._lasting.is_begun(gpu.index) else self.LOW
+        limit = self.HIGH if self._lasting.is_active(gpu.index) else self.LOW
         cool_and_weak = power < self.POWER and celsius < self.CELSIUS and not gpu.reasons & ~_IDLE
         return clock < limit * highest and busy >= self.BUSY and cool_and_weak
 
-    def _finding(self, sight: Sight, gpu: Gpu, standing: Standing) -> Finding:
+    def _finding(self, sight: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
         summary = (
             f"the GPU is stuck at {gpu.sm_clock} of {gpu.sm_clock_max} MHz although it is busy, cool and not held back"
         )
-        evidence = (*_figures(gpu), Figure("event reasons", "none", None, "nvml"))
+        evidence = (*gpu_evidence(gpu), FindingEvidence("event reasons", "none", None, "nvml"))
         return Finding(
             FindingKind.STUCK_CLOCK,
             Severity.PROBLEM,
@@ -63,7 +63,7 @@ class StuckClock:
         )
 
 
-class Thermal:
+class ThermalDetector:
     """Slowed down by heat: a thermal reason bit, and its counter growing within the last 30 s (it is read every 10).
 
     Where the driver has no counters the bit alone counts, after 10 s. Throttling sets in at 91-92 degrees.
@@ -72,19 +72,19 @@ class Thermal:
     RECENT, SECONDS = 30.0, 10.0
 
     def __init__(self) -> None:
-        self._begun = Lasting()
-        self._bit = Lasting(self.SECONDS)
+        self._begun = ConditionTimer()
+        self._bit = ConditionTimer(self.SECONDS)
         self._counts: dict[int, int] = {}
         self._grew: dict[int, float] = {}
 
-    def judge(self, sight: Sight) -> list[Finding]:
+    def detect(self, sight: NodeSnapshot) -> list[Finding]:
         """Return one finding for each GPU that heat slows down."""
         found = []
         for gpu in sight.sample.gpus or ():
             grew = self._grew_lately(gpu, sight.sample)
             claim = None if gpu.reasons is None else bool(gpu.reasons & sum(_THERMAL))
-            bit = self._bit.holds(gpu.index, claim, sight.sample)
-            standing = self._begun.holds(
+            bit = self._bit.update_condition(gpu.index, claim, sight.sample)
+            standing = self._begun.update_condition(
                 gpu.index, claim, sight.sample
             )  # heat that was there before us has no beginning
             if standing is not None and (bit is not None if grew is None else grew):
@@ -101,11 +101,11 @@ class Thermal:
             self._grew[gpu.index] = sample.uptime
         return 0 <= sample.uptime - self._grew.get(gpu.index, float("-inf")) <= self.RECENT
 
-    def _finding(self, sight: Sight, gpu: Gpu, standing: Standing) -> Finding:
+    def _finding(self, sight: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
         reasons = ", ".join(name for bit, name in _THERMAL.items() if (gpu.reasons or 0) & bit)
-        evidence = [*_figures(gpu), Figure("event reasons", reasons, None, "nvml")]
+        evidence = [*gpu_evidence(gpu), FindingEvidence("event reasons", reasons, None, "nvml")]
         if (count := _thermal_count(gpu.events)) is not None:
-            evidence.append(Figure("slowed by heat so far", spoken(count / 1e9), None, "nvml"))
+            evidence.append(FindingEvidence("slowed by heat so far", format_duration(count / 1e9), None, "nvml"))
         return Finding(
             FindingKind.THERMAL,
             Severity.WARNING,
@@ -123,7 +123,7 @@ def _thermal_count(events: GpuEvents | None) -> int | None:
     return sum(known) if known else None
 
 
-class BusyWait:
+class BusyWaitDetector:
     """Spinning, not working: a normal clock and full utilisation at the power of an idle machine (96 % at 18 W).
 
     All of: SM clock at least 70 % of its maximum (2300-2450 of 3003 MHz), utilisation at least 90 %, power under 30 W
@@ -134,16 +134,16 @@ class BusyWait:
     CLOCK, BUSY, POWER, SECONDS = 0.70, 0.90, 30.0, 60.0
 
     def __init__(self) -> None:
-        self._lasting = Lasting(self.SECONDS)
+        self._lasting = ConditionTimer(self.SECONDS)
 
-    def judge(self, sight: Sight) -> list[Finding]:
+    def detect(self, sight: NodeSnapshot) -> list[Finding]:
         """Return one finding for each GPU that waits."""
         numbers = [one.numbers for one in sight.instances or () if one.numbers is not None]
-        working = any(one.activity in (Activity.DECODING, Activity.PREFILL) for one in numbers)
+        working = any(one.activity in (EngineActivity.DECODING, EngineActivity.PREFILL) for one in numbers)
         found = []
         for gpu in sight.sample.gpus or ():
             claim = self._is_spinning(gpu)
-            standing = self._lasting.holds(gpu.index, claim and not working, sight.sample)
+            standing = self._lasting.update_condition(gpu.index, claim and not working, sight.sample)
             if standing is not None:
                 found.append(self._finding(sight, gpu, standing))
         return found
@@ -154,7 +154,7 @@ class BusyWait:
             return None
         return clock >= self.CLOCK * highest and busy >= self.BUSY and power < self.POWER
 
-    def _finding(self, sight: Sight, gpu: Gpu, standing: Standing) -> Finding:
+    def _finding(self, sight: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
         power = f"{gpu.power:.0f} W" if gpu.power is not None else ""
         return Finding(
             FindingKind.BUSY_WAIT,
@@ -162,12 +162,12 @@ class BusyWait:
             sight.node,
             f"the GPU is fully busy at only {power}: something waits in a loop, perhaps for the other Spark, or hangs",
             "see the engine's log on both nodes (sparkctl logs NAME -f); if no token comes: sparkctl down NAME, up again",
-            evidence=_figures(gpu),
+            evidence=gpu_evidence(gpu),
             since=standing.since,
         )
 
 
-def _figures(gpu: Gpu) -> tuple[Figure, ...]:
+def gpu_evidence(gpu: Gpu) -> tuple[FindingEvidence, ...]:
     """Return what its reading says, as far as it is known."""
     said = (
         ("SM clock", None if gpu.sm_clock is None else f"{gpu.sm_clock}", "MHz"),
@@ -176,4 +176,4 @@ def _figures(gpu: Gpu) -> tuple[Figure, ...]:
         ("power", None if gpu.power is None else f"{gpu.power:.1f}", "W"),
         ("temperature", None if gpu.celsius is None else f"{gpu.celsius:.0f}", "°C"),
     )
-    return tuple(Figure(name, value, unit, "nvml") for name, value, unit in said if value is not None)
+    return tuple(FindingEvidence(name, value, unit, "nvml") for name, value, unit in said if value is not None)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 
-from sparkctl.core.earlyoom import Rule, rule_of
-from sparkctl.model.finding import Figure, Finding, FindingKind, Severity, worst_first
+from sparkctl.core.earlyoom import EarlyoomRule, parse_earlyoom_args
+from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity, sort_by_severity
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import Sample
-from sparkctl.model.units import GIB, KIB, gib, spoken
-from sparkctl.probe.decode import Hello
+from sparkctl.model.units import GIB, KIB, format_duration, format_gib
+from sparkctl.probe.decode import AgentHello
 
 _LANDMINE = "it counts from the next restart"
 _VERSIONS = (
@@ -29,27 +29,31 @@ _USUAL_SWAPPINESS = 60
 _EARLYOOM_REMEDY = 'in /etc/default/earlyoom: EARLYOOM_ARGS="-m 2 -s 80", then: sudo systemctl restart earlyoom'
 
 
-def findings(node: NodeName, who: Hello, sample: Sample) -> Iterator[Finding]:
+def list_setting_findings(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
     """Yield what a node's software is and what about it bites."""
     known = [f"{name} {value}".strip() for name, value in _versions(who).items() if value]
-    up = [f"up {spoken(who.up) if who.up < 86400 else f'{who.up / 86400:.0f} days'}"] if who.up is not None else []
+    up = (
+        [f"up {format_duration(who.up) if who.up < 86400 else f'{who.up / 86400:.0f} days'}"]
+        if who.up is not None
+        else []
+    )
     yield Finding(FindingKind.VERSIONS, Severity.GOOD, node, ", ".join([*known, *up]))
     yield from _settings(node, who)
     yield from _earlyoom(node, who, sample)
     yield from _reserved(node, sample)
 
 
-def troubles(node: NodeName, who: Hello, sample: Sample) -> Iterator[Finding]:
+def list_setting_problems(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
     """Yield what of `findings` is wrong, several of one kind as one."""
     wrong: dict[FindingKind, list[Finding]] = {}
-    for one in findings(node, who, sample):
+    for one in list_setting_findings(node, who, sample):
         if one.severity in (Severity.NOTE, Severity.WARNING, Severity.PROBLEM):
             wrong.setdefault(one.kind, []).append(one)
     for kind, some in wrong.items():
         remedies = [one.remedy for one in some if one.remedy]
         yield Finding(
             kind,
-            worst_first(some)[0].severity,
+            sort_by_severity(some)[0].severity,
             node,
             "; ".join(one.summary for one in some),
             "; ".join(remedies) or None,
@@ -57,12 +61,12 @@ def troubles(node: NodeName, who: Hello, sample: Sample) -> Iterator[Finding]:
         )
 
 
-def differences(nodes: Mapping[NodeName, Hello]) -> Iterator[Finding]:
+def compare_node_versions(nodes: Mapping[NodeName, AgentHello]) -> Iterator[Finding]:
     """Yield, for every node after the first, what of it is another version than the first one's.
 
     What is not known on one of them is no difference.
     """
-    first, reference = next(iter(nodes.items()), ("", Hello()))
+    first, reference = next(iter(nodes.items()), ("", AgentHello()))
     for node, who in [*nodes.items()][1:]:
         pairs = zip(_versions(reference).items(), _versions(who).values(), strict=True)
         unlike = [(what, here, there) for (what, there), here in pairs if here and there and here != there]
@@ -74,24 +78,24 @@ def differences(nodes: Mapping[NodeName, Hello]) -> Iterator[Finding]:
                 node,
                 f"{words}: two Sparks that work together want the same",
                 "on the older one: sudo apt update && sudo apt full-upgrade (when nothing important runs), then restart it",
-                evidence=tuple(Figure(f"{what} here", here, None, "identity") for what, here, _ in unlike)
-                + tuple(Figure(f"{what} on {first}", there, None, "identity") for what, _, there in unlike),
+                evidence=tuple(FindingEvidence(f"{what} here", here, None, "identity") for what, here, _ in unlike)
+                + tuple(FindingEvidence(f"{what} on {first}", there, None, "identity") for what, _, there in unlike),
             )
 
 
-def _versions(who: Hello) -> dict[str, str | None]:
+def _versions(who: AgentHello) -> dict[str, str | None]:
     return {name: getattr(who, field) for name, field in _VERSIONS}
 
 
-def _settings(node: NodeName, who: Hello) -> Iterator[Finding]:
+def _settings(node: NodeName, who: AgentHello) -> Iterator[Finding]:
     running = dict(who.sysctl)
     words = [f"{name} {value}" for name, value in running.items() if value is not None]
     if who.swaps is not None:
-        swaps = [f"{one.path} {gib(one.total)} ({gib(one.used)} used)" for one in who.swaps]
+        swaps = [f"{one.path} {format_gib(one.total)} ({format_gib(one.used)} used)" for one in who.swaps]
         words.insert(0, "swap " + (" + ".join(swaps) or "off"))
     if words:
         yield Finding(FindingKind.SETTINGS, Severity.GOOD, node, ", ".join(words))
-    yield from biting(node, running)
+    yield from check_kernel_settings(node, running)
     for one in who.configured:
         now = running.get(one.name)
         if now is None or now == one.value:
@@ -102,13 +106,13 @@ def _settings(node: NodeName, who: Hello) -> Iterator[Finding]:
             Severity.WARNING,
             node,
             f"vm.{one.name} is {now} and {one.file} says {one.value}: {_LANDMINE}"
-            + (f", and keeps {gib(one.value * KIB)} from every engine" if much else ""),
+            + (f", and keeps {format_gib(one.value * KIB)} from every engine" if much else ""),
             f"in {one.file}: vm.{one.name} = {1048576 if much else now}"
             + ("" if much else f"   (or have it now: sudo sysctl -p {one.file})"),
         )
 
 
-def biting(node: NodeName, running: Mapping[str, int | None]) -> Iterator[Finding]:
+def check_kernel_settings(node: NodeName, running: Mapping[str, int | None]) -> Iterator[Finding]:
     """Yield the settings that take memory from engines, or push them into swap, now.
 
     A reserve of 5 GiB made an engine fail with 9.71 GiB free; owners settled on 1 GiB. Above its default of 60, swappiness
@@ -120,9 +124,9 @@ def biting(node: NodeName, running: Mapping[str, int | None]) -> Iterator[Findin
             FindingKind.MIN_FREE,
             Severity.WARNING,
             node,
-            f"vm.min_free_kbytes reserves {gib(reserve * KIB)} that no engine can have",
+            f"vm.min_free_kbytes reserves {format_gib(reserve * KIB)} that no engine can have",
             "sudo sysctl -w vm.min_free_kbytes=1048576   (and the same in /etc/sysctl.d)",
-            evidence=(Figure("vm.min_free_kbytes", str(reserve), "KiB", "sysctl"),),
+            evidence=(FindingEvidence("vm.min_free_kbytes", str(reserve), "KiB", "sysctl"),),
         )
     if swappiness is not None and swappiness > _USUAL_SWAPPINESS:
         yield Finding(
@@ -131,24 +135,24 @@ def biting(node: NodeName, running: Mapping[str, int | None]) -> Iterator[Findin
             node,
             f"vm.swappiness is {swappiness}: the kernel rather swaps an engine out than gives page cache back",
             "sudo sysctl -w vm.swappiness=1   (and the same in /etc/sysctl.d)",
-            evidence=(Figure("vm.swappiness", str(swappiness), None, "sysctl"),),
+            evidence=(FindingEvidence("vm.swappiness", str(swappiness), None, "sysctl"),),
         )
 
 
-def _earlyoom(node: NodeName, who: Hello, sample: Sample) -> Iterator[Finding]:
+def _earlyoom(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
     found, memory = who.earlyoom, sample.memory
     if found is None:
         return
     if found.argv is None:
         yield Finding(FindingKind.EARLYOOM, Severity.NOTE, node, "earlyoom is installed and does not run")
         return
-    rule, command = rule_of(found.argv), " ".join(found.argv[1:])
+    rule, command = parse_earlyoom_args(found.argv), " ".join(found.argv[1:])
     if rule is None or memory is None:
         what = f"earlyoom runs as `{command}`, which is not understood here"
         yield Finding(FindingKind.EARLYOOM, Severity.UNKNOWN, node, what)
         return
-    limit = rule.acts_below(found.version, memory.total, sample.detail.anonymous if sample.detail else None)
-    below = "at a limit that is not known" if limit is None else f"below {gib(limit)} available"
+    limit = rule.kill_threshold(found.version, memory.total, sample.detail.anonymous if sample.detail else None)
+    below = "at a limit that is not known" if limit is None else f"below {format_gib(limit)} available"
     swap = f" and {rule.swap:g} % of swap free" if memory.swap_total else ""
     acts = f"earlyoom {found.version or ''} acts {below}{swap} (`{command or 'no arguments'}`)".replace("  ", " ")
     severity, but, remedy = _doubt(rule, limit, has_swap=bool(memory.swap_total))
@@ -158,7 +162,7 @@ def _earlyoom(node: NodeName, who: Hello, sample: Sample) -> Iterator[Finding]:
         yield Finding(FindingKind.EARLYOOM, Severity.WARNING, node, what, "sudo systemctl restart earlyoom")
 
 
-def _doubt(rule: Rule, limit: int | None, has_swap: bool) -> tuple[Severity, str, str | None]:
+def _doubt(rule: EarlyoomRule, limit: int | None, has_swap: bool) -> tuple[Severity, str, str | None]:
     """Return how bad it is that earlyoom acts by this rule, below ``limit`` bytes; why, and what to do."""
     if limit is None or rule.dry:
         return Severity.NOTE, ": it only pretends (--dryrun)" if rule.dry else "", None
@@ -188,6 +192,6 @@ def _reserved(node: NodeName, sample: Sample) -> Iterator[Finding]:
             FindingKind.KHO,
             Severity.PROBLEM,
             node,
-            f"the kernel keeps memory from you (CmaTotal 0 with CmaFree {gib(detail.cma_free)}): a fault of kernels with KHO",
+            f"the kernel keeps memory from you (CmaTotal 0 with CmaFree {format_gib(detail.cma_free)}): a fault of kernels with KHO",
             "add kho=off to GRUB_CMDLINE_LINUX in /etc/default/grub, then: sudo update-grub, and restart",
         )

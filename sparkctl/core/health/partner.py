@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from sparkctl.core.health.sight import Sight
-from sparkctl.core.parts import partners, parts_of
-from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
+from sparkctl.core.health.sight import NodeSnapshot
+from sparkctl.core.parts import count_ranks, find_ranks
+from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.phase import Phase
 
 
-def left_alone(sights: Sequence[Sight]) -> list[Finding]:
+def detect_missing_rank(sights: Sequence[NodeSnapshot]) -> list[Finding]:
     """Return a finding for each part that is ready, as it can only get with the others, while another of them is nowhere.
 
     ``sights`` are of all nodes: one that was not looked at, or a model on more Sparks than these, proves no absence.
@@ -21,7 +21,7 @@ def left_alone(sights: Sequence[Sight]) -> list[Finding]:
     there = [one for sight in sights for one in sight.instances or ()]
     found = []
     for one in there:
-        wanted, seen = parts_of(one), len(partners(one, there))
+        wanted, seen = count_ranks(one), len(find_ranks(one, there))
         if one.phase is Phase.READY and one.is_alive and seen < wanted <= len(sights):
             found.append(
                 Finding(
@@ -31,7 +31,7 @@ def left_alone(sights: Sequence[Sight]) -> list[Finding]:
                     f"{one.name} is left alone: of its {wanted} parts only {seen} runs, and it answers nobody",
                     f"sparkctl down {shlex.quote(one.name)}, then start the model anew on all its Sparks",
                     instance=one.name,
-                    evidence=(Figure("parts", f"{seen} of {wanted}", None, "docker"),),
+                    evidence=(FindingEvidence("parts", f"{seen} of {wanted}", None, "docker"),),
                 )
             )
     return found

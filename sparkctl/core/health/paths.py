@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
+from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
 
 
-def slow_paths(instances: Sequence[InstanceView]) -> list[Finding]:
+def detect_slow_path(instances: Sequence[InstanceView]) -> list[Finding]:
     """Return a note for each instance that fell back, with what it says it computes by."""
     return [
         Finding(
             FindingKind.SLOW_PATH, Severity.NOTE, one.node,
             f"{one.name} computes by a fallback: {fact.value}, not by the GPU's own arithmetic",
             "an image whose log names a native kernel for this format would use it: the badge says which one runs",
-            instance=one.name, evidence=(Figure(fact.name.value, fact.value, origin="log"),),
+            instance=one.name, evidence=(FindingEvidence(fact.name.value, fact.value, origin="log"),),
         )
         for one in instances if one.ours and one.is_alive
         for fact in one.facts if fact.is_fallback

@@ -12,11 +12,13 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.sample import Sample
 
 _KEYS = 256
-GAP = 20.0  # seconds between two samples, or without the figures, after which nothing is known of what was between
+MAX_SAMPLE_GAP = (
+    20.0  # seconds between two samples, or without the figures, after which nothing is known of what was between
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class NodeSnapshot:
     """A node at one sample. ``instances`` are as of Docker's last answer, ours and what lives of others; None: not known."""
 
     node: NodeName
@@ -27,19 +29,19 @@ class Sight:
 class Detector(Protocol):
     """One kind of trouble. It keeps what it needs of earlier sights, and knows no time but the samples' own."""
 
-    def judge(self, sight: Sight) -> list[Finding]:
+    def detect(self, sight: NodeSnapshot) -> list[Finding]:
         """Return what this sight shows, together with those before it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PersistentCondition:
     """A condition that has lasted long enough. ``since``: unix seconds, None where it held at the first sight."""
 
     since: float | None
 
 
-class Lasting:
+class ConditionTimer:
     """A condition by key that must hold for ``seconds`` before it counts.
 
     Unknown is no evidence: what cannot be judged now is not told, and after `GAP` without a judgement it begins anew.
@@ -50,25 +52,25 @@ class Lasting:
         self._began: dict[Hashable, _Begun] = {}
         self._judged: dict[Hashable, float] = {}
 
-    def holds(self, key: Hashable, claim: bool | None, sample: Sample) -> Standing | None:
+    def update_condition(self, key: Hashable, claim: bool | None, sample: Sample) -> PersistentCondition | None:
         """Take in whether it holds now (None: not known); return it once it has lasted."""
         now, last = sample.uptime, self._judged.get(key)
-        if last is not None and not 0 <= now - last <= GAP:
+        if last is not None and not 0 <= now - last <= MAX_SAMPLE_GAP:
             self._began.pop(key, None)
             last = None
         if claim is None:
             return None
         self._judged[key] = now
         if len(self._judged) > _KEYS:  # processes and containers come and go for months
-            self._judged = {one: when for one, when in self._judged.items() if 0 <= now - when <= GAP}
+            self._judged = {one: when for one, when in self._judged.items() if 0 <= now - when <= MAX_SAMPLE_GAP}
             self._began = {one: begun for one, begun in self._began.items() if one in self._judged}
         if not claim:
             self._began.pop(key, None)
             return None
         begun = self._began.setdefault(key, _Begun(now, None if last is None else sample.time))
-        return Standing(begun.since) if now - begun.uptime >= self._seconds else None
+        return PersistentCondition(begun.since) if now - begun.uptime >= self._seconds else None
 
-    def is_begun(self, key: Hashable) -> bool:
+    def is_active(self, key: Hashable) -> bool:
         """Tell whether it held at its last judgement, lasting or not: for a threshold with hysteresis."""
         return key in self._began
 

@@ -4,46 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparkctl.core.health.containers import RestartLoop
-from sparkctl.core.health.fabric import IdleFunction, NoRoute, no_common_network
-from sparkctl.core.health.gpu import BusyWait, StuckClock, Thermal
-from sparkctl.core.health.machine import FullDisk, Orphan
-from sparkctl.core.health.memory import PageCacheStarving, SwapGrowing
-from sparkctl.core.health.nccl import WrongGid, rdma_off
-from sparkctl.core.health.partner import left_alone
-from sparkctl.core.health.sight import Detector, Sight
-from sparkctl.model.finding import Finding, worst_first
+from sparkctl.core.health.containers import RestartLoopDetector
+from sparkctl.core.health.fabric import IdleLaneDetector, MissingRouteDetector, detect_missing_network
+from sparkctl.core.health.gpu import BusyWaitDetector, StuckClockDetector, ThermalDetector
+from sparkctl.core.health.machine import DiskSpaceDetector, OrphanProcessDetector
+from sparkctl.core.health.memory import PageCacheDetector, SwapGrowthDetector
+from sparkctl.core.health.nccl import NcclGidDetector, detect_rdma_disabled
+from sparkctl.core.health.partner import detect_missing_rank
+from sparkctl.core.health.sight import Detector, NodeSnapshot
+from sparkctl.model.finding import Finding, sort_by_severity
 
 
-class NodeHealth:
+class NodeDetectors:
     """One node's detectors. Feed it every sample, in order."""
 
     def __init__(self) -> None:
         self._detectors: tuple[Detector, ...] = (
-            StuckClock(),
-            Thermal(),
-            BusyWait(),
-            SwapGrowing(),
-            PageCacheStarving(),
-            IdleFunction(),
-            NoRoute(),
-            WrongGid(),
-            FullDisk(),
-            Orphan(),
-            RestartLoop(),
+            StuckClockDetector(),
+            ThermalDetector(),
+            BusyWaitDetector(),
+            SwapGrowthDetector(),
+            PageCacheDetector(),
+            IdleLaneDetector(),
+            MissingRouteDetector(),
+            NcclGidDetector(),
+            DiskSpaceDetector(),
+            OrphanProcessDetector(),
+            RestartLoopDetector(),
         )
 
-    def judge(self, sight: Sight) -> tuple[Finding, ...]:
+    def detect_all(self, sight: NodeSnapshot) -> tuple[Finding, ...]:
         """Return what is wrong as of this sight, worst first."""
-        return worst_first([finding for detector in self._detectors for finding in detector.judge(sight)])
+        return sort_by_severity([finding for detector in self._detectors for finding in detector.detect(sight)])
 
 
-def one_look(sight: Sight) -> tuple[Finding, ...]:
+def detect_once(sight: NodeSnapshot) -> tuple[Finding, ...]:
     """Return what a single look can judge, worst first; what must last is left out, and nothing is since a moment."""
-    detectors: tuple[Detector, ...] = (NoRoute(0.0), WrongGid(), FullDisk(), Orphan(0.0), RestartLoop())
-    return worst_first([finding for detector in detectors for finding in detector.judge(sight)])
+    detectors: tuple[Detector, ...] = (
+        MissingRouteDetector(0.0),
+        NcclGidDetector(),
+        DiskSpaceDetector(),
+        OrphanProcessDetector(0.0),
+        RestartLoopDetector(),
+    )
+    return sort_by_severity([finding for detector in detectors for finding in detector.detect(sight)])
 
 
-def between(sights: Sequence[Sight], *, are_all: bool = False) -> tuple[Finding, ...]:
+def detect_across_nodes(sights: Sequence[NodeSnapshot], *, are_all: bool = False) -> tuple[Finding, ...]:
     """Return what only nodes beside each other show, worst first. ``are_all``: no other node is configured."""
-    return worst_first(no_common_network(sights) + rdma_off(sights) + (left_alone(sights) if are_all else []))
+    return sort_by_severity(
+        detect_missing_network(sights) + detect_rdma_disabled(sights) + (detect_missing_rank(sights) if are_all else [])
+    )

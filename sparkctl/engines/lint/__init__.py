@@ -13,21 +13,21 @@ from typing import Any
 from sparkctl.engines import _launch
 from sparkctl.engines.base import Engine
 from sparkctl.engines.lint import together
-from sparkctl.engines.lint.given import Given, given, loses_args
-from sparkctl.engines.lint.held import Held, Lore, Settings
-from sparkctl.engines.lint.names import name_remark
-from sparkctl.engines.lint.reading import Reading, read
-from sparkctl.engines.lint.values import value_remarks
+from sparkctl.engines.lint.given import ProfileFlag, collect_profile_flags, has_ignored_args
+from sparkctl.engines.lint.held import FlagAdvice, FlagSettings, LintContext
+from sparkctl.engines.lint.names import check_flag_name
+from sparkctl.engines.lint.reading import FlagMatch, match_flag
+from sparkctl.engines.lint.values import check_flag_value
 from sparkctl.model.flags import FlagCatalogue
-from sparkctl.model.lint import Change, ChangeKind, Level, Lint, Remark
+from sparkctl.model.lint import LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
 from sparkctl.model.profile import Profile
 
-__all__ = ["by_catalogue", "check", "given"]
+__all__ = ["check_flags_by_catalogue", "check_flags", "collect_profile_flags"]
 
 _OWN = frozenset({"sglang", "vllm", "llamacpp", "trtllm"})  # engines with a file of their own here
 
 
-def check(
+def check_flags(
     profile: Profile,
     engine: Engine,
     catalogue: FlagCatalogue,
@@ -35,7 +35,7 @@ def check(
     foreign: tuple[tuple[str, FlagCatalogue], ...] = (),
     *,
     is_certain: bool = True,
-) -> tuple[Remark, ...]:
+) -> tuple[LintMessage, ...]:
     """Return what is to be said of a profile's flags.
 
     ``others``: the engine's other versions; ``foreign``: other engines' flags, by title. ``is_certain``: the catalogue is
@@ -43,58 +43,62 @@ def check(
     this version is known. A partial catalogue only informs.
     """
     module = _known(engine.name)
-    held = Held(engine.title, catalogue, others, foreign, module.LORE if module else Lore())
-    flags = given(profile)
-    found = list(_patched(by_catalogue(flags, held), profile, held))
+    held = LintContext(engine.title, catalogue, others, foreign, module.FLAG_ADVICE if module else FlagAdvice())
+    flags = collect_profile_flags(profile)
+    found = list(_allow_patched_flags(check_flags_by_catalogue(flags, held), profile, held))
     if not is_certain:
         for other in others:
             rest = (catalogue, *(one for one in others if one is not other))
-            there = by_catalogue(flags, replace(held, catalogue=other, others=rest))
+            there = check_flags_by_catalogue(flags, replace(held, catalogue=other, others=rest))
             refused = {(one.where, one.flag) for one in there if _is_error(one)}
             found = [
-                _doubted(one, other, held) if _is_error(one) and (one.where, one.flag) not in refused else one
+                _downgrade_uncertain(one, other, held)
+                if _is_error(one) and (one.where, one.flag) not in refused
+                else one
                 for one in found
             ]
         if not others:
-            found = [_unsure(one, held) if _is_error(one) else one for one in found]
+            found = [_warn_unknown_version(one, held) if _is_error(one) else one for one in found]
     if catalogue.partial:
-        found = [_informing(one) if _is_error(one) else one for one in found]
+        found = [_downgrade_partial(one) if _is_error(one) else one for one in found]
     readings = _read(flags, catalogue)
-    found += together.repeated(readings, held)
-    settings = Settings(readings, catalogue)
-    if loses_args(profile):
-        found.append(together.lost(profile))
+    found += together.check_repeated_flags(readings, held)
+    settings = FlagSettings(readings, catalogue)
+    if has_ignored_args(profile):
+        found.append(together.ignored_args_issue(profile))
     if module:
-        found += module.rules(profile, settings, held)
-    found += together.asked_elsewhere(profile, settings, engine.defaults.port)
+        found += module.check_engine_flags(profile, settings, held)
+    found += together.check_port_and_name(profile, settings, engine.defaults.port)
     size = settings.get("--tensor-parallel-size") or settings.get("--pipeline-parallel-size")
     if size is not None:
-        found += together.too_many_ranks(profile, engine.decoding(engine.argv(profile)).ranks, size.where)
-    if loses_args(profile):
-        found = [_without_added(one) for one in found]
+        found += together.check_rank_count(
+            profile, engine.read_decoding_settings(engine.build_command(profile)).ranks, size.where
+        )
+    if has_ignored_args(profile):
+        found = [_drop_lost_edit(one) for one in found]
     return tuple(found)
 
 
-def by_catalogue(flags: tuple[Given, ...], held: Held) -> Iterator[Remark]:
+def check_flags_by_catalogue(flags: tuple[ProfileFlag, ...], held: LintContext) -> Iterator[LintMessage]:
     """Yield what the parser alone decides, and what an engine refuses of a value soon after."""
     named: set[object] = set()
     for one, reading in _read(flags, held.catalogue):
         if not one.left_out and one.where[:2] not in named:
-            if remark := name_remark(one, reading, held):
+            if remark := check_flag_name(one, reading, held):
                 yield remark
             if one.in_args:
                 named.add(one.where[:2])  # a list repeats the flag, and its name is wrong once
-        yield from value_remarks(one, reading, held)
+        yield from check_flag_value(one, reading, held)
 
 
-def _read(flags: tuple[Given, ...], catalogue: FlagCatalogue) -> list[tuple[Given, Reading]]:
+def _read(flags: tuple[ProfileFlag, ...], catalogue: FlagCatalogue) -> list[tuple[ProfileFlag, FlagMatch]]:
     level = "-O" if catalogue.dotted else None  # vLLM's -O3: the level is a part of the word
-    return [(one, read(one.word, catalogue)) for one in flags if level is None or not one.word.startswith(level)]
+    return [(one, match_flag(one.word, catalogue)) for one in flags if level is None or not one.word.startswith(level)]
 
 
-def _patched(found: Iterable[Remark], profile: Profile, held: Held) -> Iterator[Remark]:
+def _allow_patched_flags(found: Iterable[LintMessage], profile: Profile, held: LintContext) -> Iterator[LintMessage]:
     """Leave alone what the profile says of its image: these flags are the image's own."""
-    own = {_launch.flag(name).lstrip("-").replace("_", "-") for name in profile.patched_flags}
+    own = {_launch.flag_for_key(name).lstrip("-").replace("_", "-") for name in profile.patched_flags}
     said: set[str] = set()
     for one in found:
         name = one.flag.lstrip("-").replace("_", "-")
@@ -103,34 +107,36 @@ def _patched(found: Iterable[Remark], profile: Profile, held: Held) -> Iterator[
         elif name not in said:
             said.add(name)
             message = f"{one.flag} is not held against {held}: the profile says that its image has it otherwise"
-            yield Remark(Lint.PATCHED_FLAG, Level.INFO, one.where[:2], message, flag=one.flag)
+            yield LintMessage(LintRule.PATCHED_FLAG, LintSeverity.INFO, one.where[:2], message, flag=one.flag)
 
 
-def _is_error(one: Remark) -> bool:
-    return one.level is Level.ERROR
+def _is_error(one: LintMessage) -> bool:
+    return one.level is LintSeverity.ERROR
 
 
-def _doubted(one: Remark, other: FlagCatalogue, held: Held) -> Remark:
+def _downgrade_uncertain(one: LintMessage, other: FlagCatalogue, held: LintContext) -> LintMessage:
     message = f"{one.message}; {held.title} {other.version} takes it, and which one this image has is not known"
-    return replace(one, level=Level.WARNING, message=message, change=None)
+    return replace(one, level=LintSeverity.WARNING, message=message, change=None)
 
 
-def _unsure(one: Remark, held: Held) -> Remark:
+def _warn_unknown_version(one: LintMessage, held: LintContext) -> LintMessage:
     """No other version is known that might take it, and the one that runs is not known either."""
     return replace(
-        one, level=Level.WARNING, message=f"{one.message}; which version of {held.title} this image has is not known"
+        one,
+        level=LintSeverity.WARNING,
+        message=f"{one.message}; which version of {held.title} this image has is not known",
     )
 
 
-def _informing(one: Remark) -> Remark:
+def _downgrade_partial(one: LintMessage) -> LintMessage:
     message = f"{one.message}; the list of its flags here is partial"
-    return replace(one, level=Level.INFO, message=message, change=None)
+    return replace(one, level=LintSeverity.INFO, message=message, change=None)
 
 
-def _without_added(one: Remark) -> Remark:
+def _drop_lost_edit(one: LintMessage) -> LintMessage:
     """A flag that is added to ``args`` would be lost there, too."""
-    change: Change | None = one.change
-    return replace(one, change=None) if change is not None and change.kind is ChangeKind.ADD else one
+    change: LintFix | None = one.change
+    return replace(one, change=None) if change is not None and change.kind is LintFixKind.ADD else one
 
 
 def _known(engine: str) -> Any:

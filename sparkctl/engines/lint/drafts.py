@@ -21,28 +21,28 @@ class ModelName:
     size: str | None
 
     @classmethod
-    def of(cls, path: str) -> ModelName:
+    def from_path(cls, path: str) -> ModelName:
         """Return what the last part of a path or hub id tells."""
         name = path.rstrip("/").rpartition("/")[2]
         found, size = _FAMILY.search(name), _SIZE.search(name)
         return cls(None if found is None else found[0], None if size is None else size[0].upper())
 
     @property
-    def is_mixture(self) -> bool:
+    def is_mixture_of_experts(self) -> bool:
         """Says whether the name tells of active parameters."""
         return self.size is not None and "-A" in self.size
 
 
-def mismatch(target: str, draft: str, *, by_hidden_states: bool) -> str | None:
+def find_draft_mismatch(target: str, draft: str, *, by_hidden_states: bool) -> str | None:
     """Return why a draft model cannot be for this target, None where nothing shows that.
 
     ``by_hidden_states``: EAGLE and DFlash heads read the target's own layers, so the size has to be the same, too.
     """
-    ours, its = ModelName.of(target), ModelName.of(draft)
+    ours, its = ModelName.from_path(target), ModelName.from_path(draft)
     if ours.family is None or its.family is None:
         return None
     if _fold(ours.family) != _fold(its.family):
-        kind = ", a mixture of experts" if ours.is_mixture and not its.is_mixture else ""
+        kind = ", a mixture of experts" if ours.is_mixture_of_experts and not its.is_mixture_of_experts else ""
         return f"it is of the family {its.family}, the target of {ours.family}{kind}"
     if by_hidden_states and ours.size and its.size and ours.size != its.size:
         return f"it was made for {its.size}, the target is {ours.size}"

@@ -7,67 +7,67 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sparkctl.engines import _launch
-from sparkctl.model.command import script_at
-from sparkctl.model.lint import Where
-from sparkctl.model.profile import JsonText, Profile, Values
+from sparkctl.model.command import find_shell_script
+from sparkctl.model.lint import FieldPath
+from sparkctl.model.profile import FlagValues, JsonValue, Profile
 
 _SHELL = frozenset("();<>|&")
 _NUMBER = frozenset("0123456789.")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ProfileFlag:
     """One flag. ``values``: the words after it, as far as none of them is a flag. ``left_out``: ``false`` in ``args``."""
 
     word: str
     values: tuple[str, ...]
-    where: Where
+    where: FieldPath
     in_args: bool
     is_json: bool = False
     left_out: bool = False
     inline: bool = False
 
 
-def given(profile: Profile) -> tuple[Given, ...]:
+def collect_profile_flags(profile: Profile) -> tuple[ProfileFlag, ...]:
     """Return the flags in the order in which the engine sees them: those of ``command``, then ``args``."""
     return (*_of_command(profile.command or ()), *_of_args(profile))
 
 
-def loses_args(profile: Profile) -> bool:
+def has_ignored_args(profile: Profile) -> bool:
     """Tell whether ``args`` stand behind a shell's script, where nobody reads them."""
-    return bool(profile.args) and script_at(profile.command or ()) is not None
+    return bool(profile.args) and find_shell_script(profile.command or ()) is not None
 
 
-def _of_args(profile: Profile) -> Iterator[Given]:
-    if loses_args(profile):
+def _of_args(profile: Profile) -> Iterator[ProfileFlag]:
+    if has_ignored_args(profile):
         return
     for key, value in profile.args:
-        word, where = _launch.flag(key), ("args", key)
+        word, where = _launch.flag_for_key(key), ("args", key)
         if isinstance(value, bool):
-            yield Given(word, (), where, in_args=True, left_out=not value)
-        elif isinstance(value, JsonText):
-            yield Given(word, (value.text,), where, in_args=True, is_json=True)
-        elif isinstance(value, Values):
-            yield Given(word, value.words, where, in_args=True)
+            yield ProfileFlag(word, (), where, in_args=True, left_out=not value)
+        elif isinstance(value, JsonValue):
+            yield ProfileFlag(word, (value.text,), where, in_args=True, is_json=True)
+        elif isinstance(value, FlagValues):
+            yield ProfileFlag(word, value.words, where, in_args=True)
         elif isinstance(value, str):
-            yield Given(word, (value,), where, in_args=True)
+            yield ProfileFlag(word, (value,), where, in_args=True)
         else:
             for index, each in enumerate(value):
-                yield Given(word, (each,), (*where, index), in_args=True)
+                yield ProfileFlag(word, (each,), (*where, index), in_args=True)
 
 
-def _of_command(command: tuple[str, ...]) -> Iterator[Given]:
-    if (script := script_at(command)) is not None:
-        for word, values, inline in _flags(_launched(_shell_words(command[script]))):
-            yield Given(word, values, ("command", script), in_args=False, inline=inline)
+def _of_command(command: tuple[str, ...]) -> Iterator[ProfileFlag]:
+    if (script := find_shell_script(command)) is not None:
+        for word, values, inline in _flags(_words_after_launch(_shell_words(command[script]))):
+            yield ProfileFlag(word, values, ("command", script), in_args=False, inline=inline)
         return
-    skipped = len(command) - len(_launched(command))
+    skipped = len(command) - len(_words_after_launch(command))
     at = {index: word for index, word in enumerate(command) if index >= skipped and _is_flag(word)}
     for (index, _), (word, values, inline) in zip(at.items(), _flags(command[skipped:]), strict=True):
-        yield Given(word, values, ("command", index), in_args=False, inline=inline)
+        yield ProfileFlag(word, values, ("command", index), in_args=False, inline=inline)
 
 
-def _launched(words: Sequence[str]) -> Sequence[str]:
+def _words_after_launch(words: Sequence[str]) -> Sequence[str]:
     """Return what an engine gets of a command line: the words after its launch; none where it is not seen to be started."""
     for index, word in enumerate(words):
         name = word.rpartition("/")[2]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparkctl.engines.lint.held import Held, Lore, Settings
-from sparkctl.model.lint import Change, ChangeKind, Level, Lint, Remark
+from sparkctl.engines.lint.held import FlagAdvice, FlagSettings, LintContext
+from sparkctl.model.lint import LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
 from sparkctl.model.profile import Profile
 
 _LOAD = "how a model gets into memory is one flag now: --load-mode none, mmap or another that the help names"
 _NO_SHARE = "it takes no share of the memory: weights and --ctx-size decide"
 _ONE_GPU = "a Spark has one GPU: leave it out"
-LORE = Lore(
+FLAG_ADVICE = FlagAdvice(
     names={
         # its own names, of earlier builds
         "--draft": "--spec-draft-n-max",
@@ -54,17 +54,23 @@ _OFF = frozenset({"off", "false", "0", "disabled"})
 _PLAIN = frozenset({"f32", "f16", "bf16"})
 
 
-def rules(profile: Profile, settings: Settings, held: Held) -> Iterator[Remark]:
+def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
     """Yield what flags of llama-server say together."""
     if settings.get("--metrics") is None:
         message = "without --metrics llama-server has no /metrics, and the panel knows only what its log tells"
-        yield Remark(Lint.NO_METRICS, Level.INFO, ("args",), message, change=Change(ChangeKind.ADD, _METRICS, "true"))
+        yield LintMessage(
+            LintRule.NO_METRICS,
+            LintSeverity.INFO,
+            ("args",),
+            message,
+            change=LintFix(LintFixKind.ADD, _METRICS, "true"),
+        )
     elif key := settings.get("--api-key") or settings.get("--api-key-file"):
         message = (
             "with an API key llama-server shows /metrics to nobody without it: the panel knows only what its log tells"
         )
-        yield Remark(Lint.NO_METRICS, Level.INFO, key.where, message, on_key=key.in_args)
+        yield LintMessage(LintRule.NO_METRICS, LintSeverity.INFO, key.where, message, on_key=key.in_args)
     cache, flash = settings.get("--cache-type-v"), settings.value("--flash-attn")
     if cache is not None and cache.value not in _PLAIN and flash in _OFF:
         message = "a quantized V cache needs flash attention, and that is off"
-        yield Remark(Lint.BAD_COMBINATION, Level.ERROR, cache.where, message, on_key=False)
+        yield LintMessage(LintRule.BAD_COMBINATION, LintSeverity.ERROR, cache.where, message, on_key=False)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from sparkctl.model.flags import Flag, FlagCatalogue
+from sparkctl.model.flags import EngineFlag, FlagCatalogue
 
 
-class How(Enum):
+class FlagMatchKind(Enum):
     """By what the parser knew it."""
 
     EXACT = "exact"
@@ -22,28 +22,30 @@ class How(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FlagMatch:
     """``flag``: None where it is unknown or ambiguous. ``name``: the spelling that was found, with dashes where they count
     alike. ``key``: what follows the first dot (``mode`` of ``--compilation-config.mode``). ``matches``: of an ambiguous one."""
 
-    how: How
+    how: FlagMatchKind
     name: str
-    flag: Flag | None = None
+    flag: EngineFlag | None = None
     key: str | None = None
     matches: tuple[str, ...] = ()
 
 
-def read(word: str, catalogue: FlagCatalogue) -> Reading:
+def match_flag(word: str, catalogue: FlagCatalogue) -> FlagMatch:
     """Return what becomes of a word that begins with a dash, without its ``=value``."""
     name, dot, key = word.partition(".") if catalogue.dotted else (word, "", "")
     if catalogue.underscores and name.startswith("--"):
         name = "--" + name[2:].replace("_", "-")
     whole = f"{name}.{key}" if dot else name
     if flag := catalogue.by_name.get(name):
-        return Reading(How.EXACT, name, flag, key if dot else None)
+        return FlagMatch(FlagMatchKind.EXACT, name, flag, key if dot else None)
     if not catalogue.abbreviations or not name.startswith("--") or len(name) < 3 or dot:
-        return Reading(How.UNKNOWN, whole)
+        return FlagMatch(FlagMatchKind.UNKNOWN, whole)
     matches = tuple(one for one in catalogue.by_name if one.startswith(name))
     if len(matches) == 1:
-        return Reading(How.ABBREVIATED, matches[0], catalogue.by_name[matches[0]])
-    return Reading(How.AMBIGUOUS if matches else How.UNKNOWN, whole, matches=tuple(sorted(matches)))
+        return FlagMatch(FlagMatchKind.ABBREVIATED, matches[0], catalogue.by_name[matches[0]])
+    return FlagMatch(
+        FlagMatchKind.AMBIGUOUS if matches else FlagMatchKind.UNKNOWN, whole, matches=tuple(sorted(matches))
+    )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparkctl.engines.lint import together
-from sparkctl.engines.lint.drafts import mismatch
-from sparkctl.engines.lint.held import Held, Lore, Settings, number
-from sparkctl.model.lint import Change, ChangeKind, Level, Lint, Remark, Where
+from sparkctl.engines.lint.drafts import find_draft_mismatch
+from sparkctl.engines.lint.held import FlagAdvice, FlagSettings, LintContext, parse_size_number
+from sparkctl.model.lint import FieldPath, LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
 from sparkctl.model.profile import Profile
 
 _GRAPHS = "choose the backend with --cuda-graph-backend-prefill and --cuda-graph-backend-decode"
-LORE = Lore(
+FLAG_ADVICE = FlagAdvice(
     names={
         # its own names, before 0.5.23
         "--cuda-graph-max-bs": "--cuda-graph-max-bs-decode",
@@ -53,20 +53,26 @@ LORE = Lore(
     not_alike=frozenset({"--gpu-memory-utilization", "--num-speculative-tokens", "--enable-prefill-context-parallel"}),
 )
 _METRICS = ("args", "enable-metrics")
-_HEADS = ("EAGLE", "EAGLE3", "NEXTN", "FROZEN_KV_MTP", "DFLASH")  # they read the target's own layers
+_HIDDEN_STATE_METHODS = ("EAGLE", "EAGLE3", "NEXTN", "FROZEN_KV_MTP", "DFLASH")  # they read the target's own layers
 _ALGORITHM, _DRAFT = "--speculative-algorithm", "--speculative-draft-model-path"
 _STEPS, _TOPK, _TOKENS = "--speculative-num-steps", "--speculative-eagle-topk", "--speculative-num-draft-tokens"
 
 
-def rules(profile: Profile, settings: Settings, held: Held) -> Iterator[Remark]:
+def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
     """Yield what flags of SGLang say together."""
     algorithm = (settings.value(_ALGORITHM) or "").upper()
     if settings.get("--enable-metrics") is None:
         message = "without --enable-metrics SGLang has no /metrics, and the panel knows only what its log tells"
-        yield Remark(Lint.NO_METRICS, Level.INFO, ("args",), message, change=Change(ChangeKind.ADD, _METRICS, "true"))
-    yield from _half_set(settings, algorithm)
-    yield from _drafts(profile, settings, algorithm)
-    yield from together.long_context(
+        yield LintMessage(
+            LintRule.NO_METRICS,
+            LintSeverity.INFO,
+            ("args",),
+            message,
+            change=LintFix(LintFixKind.ADD, _METRICS, "true"),
+        )
+    yield from _check_speculative_sizes(settings, algorithm)
+    yield from _check_draft_model(profile, settings, algorithm)
+    yield from together.check_long_context(
         profile,
         settings.get("--context-length"),
         "--context-length",
@@ -74,7 +80,7 @@ def rules(profile: Profile, settings: Settings, held: Held) -> Iterator[Remark]:
     )
 
 
-def _half_set(settings: Settings, algorithm: str) -> Iterator[Remark]:
+def _check_speculative_sizes(settings: FlagSettings, algorithm: str) -> Iterator[LintMessage]:
     """SGLang 0.5.12 as published: with steps it wants top-k, and with a top-k other than 1 the number of drafts, too."""
     steps, topk, tokens = settings.get(_STEPS), settings.get(_TOPK), settings.get(_TOKENS)
     if algorithm in ("NGRAM", "DFLASH") or steps is None or tokens is not None:
@@ -84,33 +90,38 @@ def _half_set(settings: Settings, algorithm: str) -> Iterator[Remark]:
     lacking = "speculative-num-draft-tokens" if topk is not None else "speculative-eagle-topk"
     have = "speculative-num-steps and -eagle-topk are" if topk is not None else "speculative-num-steps is"
     message = f"{have} set without {lacking}: SGLang 0.5.12 as published dies of that with a TypeError"
-    depth, breadth = number(steps.value), number(topk.value) if topk is not None else None
+    depth, breadth = parse_size_number(steps.value), parse_size_number(topk.value) if topk is not None else None
     # As many as the owner gave who met this first: 20 for 5 steps of 4.
     value = f"{int(depth * breadth)}" if depth and breadth else "6" if topk is not None else "1"
-    yield Remark(
-        Lint.KNOWN_TRAP, Level.WARNING, steps.where, message, on_key=steps.in_args, setting=f"args.{lacking}={value}"
+    yield LintMessage(
+        LintRule.KNOWN_TRAP,
+        LintSeverity.WARNING,
+        steps.where,
+        message,
+        on_key=steps.in_args,
+        setting=f"args.{lacking}={value}",
     )
 
 
-def _drafts(profile: Profile, settings: Settings, algorithm: str) -> Iterator[Remark]:
+def _check_draft_model(profile: Profile, settings: FlagSettings, algorithm: str) -> Iterator[LintMessage]:
     chosen, draft = settings.get(_ALGORITHM), settings.get(_DRAFT)
-    where: Where = chosen.where if chosen is not None else ("args",)
+    where: FieldPath = chosen.where if chosen is not None else ("args",)
     if algorithm == "DFLASH":
         if draft is None:
             message = f"DFLASH needs a draft model: {_DRAFT}"
-            yield Remark(Lint.MISSING_FLAG, Level.ERROR, where, message, on_key=False)
+            yield LintMessage(LintRule.MISSING_FLAG, LintSeverity.ERROR, where, message, on_key=False)
         if settings.get("--enable-dp-attention") is not None or (settings.number("--pp-size") or 1) > 1:
             message = "DFLASH runs neither with pipeline parallel nor with data-parallel attention"
-            yield Remark(Lint.BAD_COMBINATION, Level.ERROR, where, message, on_key=False)
+            yield LintMessage(LintRule.BAD_COMBINATION, LintSeverity.ERROR, where, message, on_key=False)
     if algorithm == "EAGLE3":
         message = (
             "EAGLE3 was slower than no drafts for owners of a Spark: 54.2 tokens/s in place of 64.5, and 44.8 in place of 57.8 "
             "with 8k of context (vLLM, Qwen3-Coder-30B-A3B NVFP4; github.com/flash7777/vllm-marlin-sm12x); on SGLang 35 to 41 "
             "became 13 to 25 where the answer was JSON (sovgrid.org); compare both in `top`"
         )
-        yield Remark(Lint.SLOW_DRAFTS, Level.INFO, where, message, on_key=False)
+        yield LintMessage(LintRule.SLOW_DRAFTS, LintSeverity.INFO, where, message, on_key=False)
     if draft is not None and draft.value and profile.model.path:
-        reads_layers = algorithm in _HEADS
-        if why := mismatch(profile.model.path, draft.value, by_hidden_states=reads_layers):
+        reads_layers = algorithm in _HIDDEN_STATE_METHODS
+        if why := find_draft_mismatch(profile.model.path, draft.value, by_hidden_states=reads_layers):
             message = f"this draft model will hardly be accepted: {why}"
-            yield Remark(Lint.FAMILY_MISMATCH, Level.WARNING, draft.where, message, on_key=False)
+            yield LintMessage(LintRule.FAMILY_MISMATCH, LintSeverity.WARNING, draft.where, message, on_key=False)

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sparkctl.engines.lint.given import Given
-from sparkctl.engines.lint.held import Held, Setting, Settings, is_reference, number, quoted
-from sparkctl.engines.lint.reading import Reading
-from sparkctl.model.flags import Takes
-from sparkctl.model.lint import Level, Lint, Remark, Where
+from sparkctl.engines.lint.given import ProfileFlag
+from sparkctl.engines.lint.held import (
+    FlagSetting,
+    FlagSettings,
+    LintContext,
+    has_env_reference,
+    parse_size_number,
+    quote_value,
+)
+from sparkctl.engines.lint.reading import FlagMatch
+from sparkctl.model.flags import FlagArity
+from sparkctl.model.lint import FieldPath, LintMessage, LintRule, LintSeverity
 from sparkctl.model.profile import Profile
-from sparkctl.model.units import gib
+from sparkctl.model.units import format_gib
 
-LONG = 262144  # tokens: what a Qwen3.5 can do, and few need
-MOST_SHARE = 0.85  # of all memory: what is left is the system's, CUDA's and the page cache's
+LONG_CONTEXT_TOKENS = 262144  # tokens: what a Qwen3.5 can do, and few need
+MAX_MEMORY_SHARE = 0.85  # of all memory: what is left is the system's, CUDA's and the page cache's
 
 
-def repeated(readings: Sequence[tuple[Given, Reading]], held: Held) -> Iterator[Remark]:
+def check_repeated_flags(readings: Sequence[tuple[ProfileFlag, FlagMatch]], held: LintContext) -> Iterator[LintMessage]:
     """Yield a warning for each flag that was given before: its last value counts."""
     seen: dict[tuple[str, str | None], str] = {}
     for one, reading in readings:
@@ -28,50 +35,59 @@ def repeated(readings: Sequence[tuple[Given, Reading]], held: Held) -> Iterator[
             again = "" if first == reading.name else f" (as {first})"
             several = "; several values behind one flag are a list in a list, [[1, 2]]"
             hint = (
-                several if one.in_args and reading.flag.takes in (Takes.MANY, Takes.ANY) and len(one.where) > 2 else ""
+                several
+                if one.in_args and reading.flag.takes in (FlagArity.MANY, FlagArity.ANY) and len(one.where) > 2
+                else ""
             )
             message = f"{reading.name} is given twice{again}, and {held} takes the last one{hint}"
             on_key = one.in_args and len(one.where) == 2
-            yield Remark(Lint.REPEATED_FLAG, Level.WARNING, one.where, message, on_key=on_key)
+            yield LintMessage(LintRule.REPEATED_FLAG, LintSeverity.WARNING, one.where, message, on_key=on_key)
         seen.setdefault(identity, reading.name)
 
 
-def lost(profile: Profile) -> Remark:
+def ignored_args_issue(profile: Profile) -> LintMessage:
     """Return the warning for flags behind a shell's script."""
     message = "command is a shell with its script: these flags stand behind it, and no engine reads them; put them into the script"
-    return Remark(Lint.LOST_FLAGS, Level.WARNING, ("args",), message)
+    return LintMessage(LintRule.LOST_FLAGS, LintSeverity.WARNING, ("args",), message)
 
 
-def too_many_ranks(profile: Profile, ranks: int, where: Where) -> Iterator[Remark]:
+def check_rank_count(profile: Profile, ranks: int, where: FieldPath) -> Iterator[LintMessage]:
     """Yield a warning where a model wants more GPUs than its Sparks have: one each."""
     if ranks > profile.nodes:
         message = f"{ranks} ranks want as many GPUs; a Spark has one, and nodes is {profile.nodes}"
-        yield Remark(Lint.BAD_COMBINATION, Level.WARNING, where, message, on_key=False)
+        yield LintMessage(LintRule.BAD_COMBINATION, LintSeverity.WARNING, where, message, on_key=False)
 
 
-def asked_elsewhere(profile: Profile, settings: Settings, port: int | None) -> Iterator[Remark]:
+def check_port_and_name(profile: Profile, settings: FlagSettings, port: int | None) -> Iterator[LintMessage]:
     """Yield a warning where the engine is told another port or name than sparkctl asks it by; ``port`` is the usual one."""
     asked = profile.port or port
     own = settings.get("--port")
-    if own is not None and own.value and not is_reference(own.value) and own.value != str(asked):
-        message = f"the engine listens on {quoted(own.value)}, and sparkctl asks it on {asked}: set port: instead"
-        yield Remark(Lint.BAD_COMBINATION, Level.WARNING, own.where, message, on_key=False)
+    if own is not None and own.value and not has_env_reference(own.value) and own.value != str(asked):
+        message = f"the engine listens on {quote_value(own.value)}, and sparkctl asks it on {asked}: set port: instead"
+        yield LintMessage(LintRule.BAD_COMBINATION, LintSeverity.WARNING, own.where, message, on_key=False)
     named, name = (
         settings.get("--served-model-name") or settings.get("--alias"),
         profile.model.served_name or profile.model.path,
     )
-    if named is not None and named.values and not any(map(is_reference, named.values)) and name not in named.values:
-        asks = f"sparkctl asks for {quoted(name)}" if name else "sparkctl does not know it"
-        message = f"the engine calls the model {quoted(named.values[0])}, and {asks}: set model.served_name instead"
-        yield Remark(Lint.BAD_COMBINATION, Level.WARNING, named.where, message, on_key=False)
+    if (
+        named is not None
+        and named.values
+        and not any(map(has_env_reference, named.values))
+        and name not in named.values
+    ):
+        asks = f"sparkctl asks for {quote_value(name)}" if name else "sparkctl does not know it"
+        message = (
+            f"the engine calls the model {quote_value(named.values[0])}, and {asks}: set model.served_name instead"
+        )
+        yield LintMessage(LintRule.BAD_COMBINATION, LintSeverity.WARNING, named.where, message, on_key=False)
 
 
-def long_context(profile: Profile, setting: Setting | None, flag: str, cost: str) -> Iterator[Remark]:
+def check_long_context(profile: Profile, setting: FlagSetting | None, flag: str, cost: str) -> Iterator[LintMessage]:
     """Yield what a very long context takes; ``cost`` says it for this engine."""
-    length = number(setting.value) if setting is not None else None
-    if setting is None or length is None or length < LONG:
+    length = parse_size_number(setting.value) if setting is not None else None
+    if setting is None or length is None or length < LONG_CONTEXT_TOKENS:
         return
     per_token = profile.model.kv_per_token
-    fills = f" ({gib(per_token * int(length))} at {per_token} bytes a token)" if per_token else ""
-    message = f"{flag} {quoted(setting.value or '')}: {cost}{fills}; for 150k tokens of use, 163840 or 196608 leave room for others"
-    yield Remark(Lint.LONG_CONTEXT, Level.INFO, setting.where, message, on_key=False)
+    fills = f" ({format_gib(per_token * int(length))} at {per_token} bytes a token)" if per_token else ""
+    message = f"{flag} {quote_value(setting.value or '')}: {cost}{fills}; for 150k tokens of use, 163840 or 196608 leave room for others"
+    yield LintMessage(LintRule.LONG_CONTEXT, LintSeverity.INFO, setting.where, message, on_key=False)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparkctl.engines.lint import together
-from sparkctl.engines.lint.held import Held, Lore, Settings, number
-from sparkctl.engines.lint.together import MOST_SHARE
-from sparkctl.model.lint import Level, Lint, Remark
+from sparkctl.engines.lint.held import FlagAdvice, FlagSettings, LintContext, parse_size_number
+from sparkctl.engines.lint.together import MAX_MEMORY_SHARE
+from sparkctl.model.lint import LintMessage, LintRule, LintSeverity
 from sparkctl.model.profile import Profile
 
 _IN_FILE = "it is set in the YAML file that --config names"
-LORE = Lore(
+FLAG_ADVICE = FlagAdvice(
     names={
         "--max-model-len": "--max_seq_len",
         "--context-length": "--max_seq_len",
@@ -39,15 +39,15 @@ _FRACTION = "--free_gpu_memory_fraction"
 _BY_DEFAULT = 0.9
 
 
-def rules(profile: Profile, settings: Settings, held: Held) -> Iterator[Remark]:
+def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
     """Yield what flags of trtllm-serve say together."""
     has_file = settings.get("--config") is not None
     if not has_file:
         message = "without return_perf_metrics: true, in a YAML file that --config names, TensorRT-LLM has no figures for the panel"
-        yield Remark(Lint.NO_METRICS, Level.INFO, ("args",), message)
+        yield LintMessage(LintRule.NO_METRICS, LintSeverity.INFO, ("args",), message)
     share = settings.get(_FRACTION)
-    value = number(share.value) if share is not None else None if has_file else _BY_DEFAULT
-    if value is not None and value > MOST_SHARE:
+    value = parse_size_number(share.value) if share is not None else None if has_file else _BY_DEFAULT
+    if value is not None and value > MAX_MEMORY_SHARE:
         by = "" if share is not None else ", its default"
         message = (
             f"{_FRACTION} {value:g}{by}: the KV cache takes that share of all memory that is free once the weights are there, and "
@@ -55,12 +55,16 @@ def rules(profile: Profile, settings: Settings, held: Held) -> Iterator[Remark]:
         )
         where = share.where if share is not None else ("args",)
         setting = "args.kv_cache_free_gpu_memory_fraction=0.7"
-        yield Remark(Lint.MEMORY_SHARE, Level.WARNING, where, message, on_key=share is None, setting=setting)
+        yield LintMessage(
+            LintRule.MEMORY_SHARE, LintSeverity.WARNING, where, message, on_key=share is None, setting=setting
+        )
     size = settings.get("--tensor_parallel_size") or settings.get("--pipeline_parallel_size")
     ranks = (settings.number("--tensor_parallel_size") or 1) * (settings.number("--pipeline_parallel_size") or 1)
     if size is not None:
-        yield from together.too_many_ranks(profile, int(ranks), size.where)
+        yield from together.check_rank_count(profile, int(ranks), size.where)
     if ranks < profile.nodes and (size is not None or not has_file):
         message = f"mpirun starts a rank on each of {profile.nodes} Sparks, and tp_size times pp_size is {int(ranks)}"
         where, setting = size.where if size is not None else ("args",), f"args.tp_size={profile.nodes}"
-        yield Remark(Lint.BAD_COMBINATION, Level.WARNING, where, message, on_key=size is None, setting=setting)
+        yield LintMessage(
+            LintRule.BAD_COMBINATION, LintSeverity.WARNING, where, message, on_key=size is None, setting=setting
+        )

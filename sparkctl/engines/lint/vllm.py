@@ -6,13 +6,21 @@ from collections.abc import Iterator
 from typing import Any
 
 from sparkctl.engines.lint import together
-from sparkctl.engines.lint.drafts import mismatch
-from sparkctl.engines.lint.held import Held, Lore, Setting, Settings, number, parsed, quoted
-from sparkctl.model.lint import Level, Lint, Remark, Where
+from sparkctl.engines.lint.drafts import find_draft_mismatch
+from sparkctl.engines.lint.held import (
+    FlagAdvice,
+    FlagSetting,
+    FlagSettings,
+    LintContext,
+    parse_json_value,
+    parse_size_number,
+    quote_value,
+)
+from sparkctl.model.lint import FieldPath, LintMessage, LintRule, LintSeverity
 from sparkctl.model.profile import Profile
 
 _ONE_MAP = "speculation is one map here: --speculative-config {method: …, num_speculative_tokens: …}"
-LORE = Lore(
+FLAG_ADVICE = FlagAdvice(
     names={
         "--tp": "-tp",
         "--dp": "-dp",
@@ -48,16 +56,16 @@ _SHARE, _CONFIG = "--gpu-memory-utilization", "--speculative-config"
 _HEADS = ("eagle", "eagle3", "dflash", "mtp")  # they read the target's own layers
 
 
-def rules(profile: Profile, settings: Settings, held: Held) -> Iterator[Remark]:
+def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
     """Yield what flags of vLLM say together."""
     drafts = _speculation(settings)
     yield from _memory(settings, held, drafts)
-    yield from _speculative(profile, settings, drafts)
+    yield from _check_speculation(profile, settings, drafts)
     tools = settings.get("--enable-auto-tool-choice")
     if tools is not None and settings.get("--tool-call-parser") is None:
         message = "--enable-auto-tool-choice needs --tool-call-parser"
-        yield Remark(Lint.MISSING_FLAG, Level.ERROR, tools.where, message, on_key=tools.in_args)
-    yield from together.long_context(
+        yield LintMessage(LintRule.MISSING_FLAG, LintSeverity.ERROR, tools.where, message, on_key=tools.in_args)
+    yield from together.check_long_context(
         profile,
         settings.get("--max-model-len"),
         "--max-model-len",
@@ -65,53 +73,57 @@ def rules(profile: Profile, settings: Settings, held: Held) -> Iterator[Remark]:
     )
 
 
-def _memory(settings: Settings, held: Held, drafts: dict[str, Any]) -> Iterator[Remark]:
+def _memory(settings: FlagSettings, held: LintContext, drafts: dict[str, Any]) -> Iterator[LintMessage]:
     """gpu-memory-utilization is a share of all of a Spark's memory, which the system and the page cache live in, too."""
     if settings.get("--kv-cache-memory-bytes") is not None:
         return  # it goes before the share
     setting, flag = settings.get(_SHARE), held.catalogue.by_name.get(_SHARE)
     given = setting.value if setting is not None else flag.default if flag is not None else None
-    share = number(given)
+    share = parse_size_number(given)
     if share is None or given is None:
         return
-    where: Where = setting.where if setting is not None else ("args",)
+    where: FieldPath = setting.where if setting is not None else ("args",)
     if share > 1 or share <= 0:
-        message = f"{_SHARE} is a share of all memory, above 0 and at most 1, not {quoted(given)}"
-        yield Remark(Lint.BAD_VALUE, Level.ERROR, where, message, on_key=False)
+        message = f"{_SHARE} is a share of all memory, above 0 and at most 1, not {quote_value(given)}"
+        yield LintMessage(LintRule.BAD_VALUE, LintSeverity.ERROR, where, message, on_key=False)
         return
     is_dflash = str(drafts.get("method", "")).casefold() == "dflash"
-    if share > together.MOST_SHARE or (is_dflash and share >= together.MOST_SHARE):
+    if share > together.MAX_MEMORY_SHARE or (is_dflash and share >= together.MAX_MEMORY_SHARE):
         what = f"{_SHARE} {given}" if setting is not None else f"{_SHARE} is not set, and {held} takes {given}"
         more = "; DFlash's draft model comes on top, and 0.60 is known to hold" if is_dflash else ""
-        limit = f"{'' if is_dflash else 'more than '}{together.MOST_SHARE:g} of it"
+        limit = f"{'' if is_dflash else 'more than '}{together.MAX_MEMORY_SHARE:g} of it"
         message = f"{what}: the system and its caches live in the same memory, and {limit} is unsafe{more}"
-        yield Remark(Lint.MEMORY_SHARE, Level.WARNING, where, message, on_key=setting is None)
+        yield LintMessage(LintRule.MEMORY_SHARE, LintSeverity.WARNING, where, message, on_key=setting is None)
 
 
-def _speculative(profile: Profile, settings: Settings, drafts: dict[str, Any]) -> Iterator[Remark]:
+def _check_speculation(profile: Profile, settings: FlagSettings, drafts: dict[str, Any]) -> Iterator[LintMessage]:
     setting = settings.get(_CONFIG) or settings.get("--spec-method")
     if setting is None or not drafts:
         return
     method, draft = str(drafts.get("method", "")).casefold(), drafts.get("model")
     if "num_speculative_tokens" not in drafts:
         message = "num_speculative_tokens is not set, and only some draft models tell it themselves"
-        yield Remark(Lint.MISSING_FLAG, Level.WARNING, setting.where, message, on_key=False)
+        yield LintMessage(LintRule.MISSING_FLAG, LintSeverity.WARNING, setting.where, message, on_key=False)
     if isinstance(draft, str) and draft and profile.model.path:
-        why = mismatch(profile.model.path, draft, by_hidden_states=method in _HEADS)
+        why = find_draft_mismatch(profile.model.path, draft, by_hidden_states=method in _HEADS)
         if why is not None:
             message = f"this draft model will hardly be accepted: {why}"
-            yield Remark(Lint.FAMILY_MISMATCH, Level.WARNING, _within(setting, "model"), message, on_key=False)
+            yield LintMessage(
+                LintRule.FAMILY_MISMATCH, LintSeverity.WARNING, _json_key_place(setting, "model"), message, on_key=False
+            )
     if method == "dflash":
         yield from _dflash(profile, settings, setting, drafts)
 
 
-def _dflash(profile: Profile, settings: Settings, setting: Setting, drafts: dict[str, Any]) -> Iterator[Remark]:
-    where = _within(setting, "method")
+def _dflash(
+    profile: Profile, settings: FlagSettings, setting: FlagSetting, drafts: dict[str, Any]
+) -> Iterator[LintMessage]:
+    where = _json_key_place(setting, "method")
     if settings.get("--attention-backend") is None and "attention_backend" not in drafts:
         message = "DFlash drafts run on flash_attn alone: set --attention-backend flash_attn"
-        yield Remark(
-            Lint.BAD_COMBINATION,
-            Level.WARNING,
+        yield LintMessage(
+            LintRule.BAD_COMBINATION,
+            LintSeverity.WARNING,
             where,
             message,
             on_key=False,
@@ -122,13 +134,13 @@ def _dflash(profile: Profile, settings: Settings, setting: Setting, drafts: dict
             "INT4-AutoRound with DFlash gains by the text: an owner of a Spark saw over 70 tokens/s on a short prompt and 31 "
             "with a context to read (Qwen3.5-35B-A3B, 15 drafts; forums.developer.nvidia.com/t/366445); compare without in `top`"
         )
-        yield Remark(Lint.SLOW_DRAFTS, Level.INFO, where, message, on_key=False)
+        yield LintMessage(LintRule.SLOW_DRAFTS, LintSeverity.INFO, where, message, on_key=False)
 
 
-def _speculation(settings: Settings) -> dict[str, Any]:
+def _speculation(settings: FlagSettings) -> dict[str, Any]:
     """Return the keys of ``--speculative-config``, whichever way they were set; none where it is no JSON."""
     try:
-        data = parsed(settings.value(_CONFIG) or "{}")
+        data = parse_json_value(settings.value(_CONFIG) or "{}")
     except ValueError:
         return {}
     found: dict[str, Any] = dict(data) if isinstance(data, dict) else {}
@@ -143,6 +155,6 @@ def _speculation(settings: Settings) -> dict[str, Any]:
     return found
 
 
-def _within(setting: Setting, key: str) -> Where:
+def _json_key_place(setting: FlagSetting, key: str) -> FieldPath:
     """Return where a key of the map stands; who looks for it takes the map where it was written as text."""
     return (*setting.where, key) if setting.in_args else setting.where

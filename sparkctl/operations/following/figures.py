@@ -7,60 +7,70 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkctl.core.context import Context
+from sparkctl.core.context import CommandContext
 from sparkctl.core.session import Session
-from sparkctl.engines import load, names
+from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine
 from sparkctl.engines.lines import LinePreparer
 from sparkctl.errors import DockerError, MetricsUnreadable, NodeError
 from sparkctl.files import open_regular
 from sparkctl.model.container import Container
-from sparkctl.model.history import Share
-from sparkctl.model.metrics import Activity, EngineMetrics, Numbers
-from sparkctl.model.plan import Label
-from sparkctl.operations.labels import port_of
-from sparkctl.operations.starting.asking import ask
+from sparkctl.model.history import NodeResult
+from sparkctl.model.metrics import EngineActivity, EngineMeter, EngineMetrics
+from sparkctl.model.plan import ContainerLabel
+from sparkctl.operations.labels import parse_port_label
+from sparkctl.operations.starting.asking import request_engine
 from sparkctl.wire import http
 
 _PATIENCE = 1.0  # seconds: nothing waits for a figure
 _END = 256 * 1024  # bytes of a log
 
 
-async def keep(session: Session, ctx: Context, container: Container) -> bool:
+async def record_counter_averages(session: Session, ctx: CommandContext, container: Container) -> bool:
     """Note accept length and tokens/s of a container of ours that is about to be stopped; return whether any was told."""
-    engine, port = container.label(Label.ENGINE) or "", port_of(container)
-    path = load(engine).metrics_path if engine in names() else None
+    engine, port = container.label(ContainerLabel.ENGINE) or "", parse_port_label(container)
+    path = load_engine(engine).metrics_path if engine in engine_names() else None
     if ctx.operation is None or not container.is_alive or path is None or port is None:
         return False
     try:
         async with asyncio.timeout(_PATIENCE):
-            answer = await ask(session.link, port, "GET", path, timeout=_PATIENCE)
-        if not answer.ok:
+            answer = await request_engine(session.link, port, "GET", path, timeout=_PATIENCE)
+        if not answer.is_success:
             return False
-        metrics = load(engine).metrics(answer.body.decode("utf-8", "replace"))
-    except (OSError, http.BadAnswer, MetricsUnreadable, DockerError, NodeError):  # a TimeoutError is an OSError
+        metrics = load_engine(engine).parse_metrics(answer.body.decode("utf-8", "replace"))
+    except (
+        OSError,
+        http.InvalidHttpResponse,
+        MetricsUnreadable,
+        DockerError,
+        NodeError,
+    ):  # a TimeoutError is an OSError
         return False
-    return _keep(session, ctx, container, accept_length(metrics), tokens_per_second(metrics))
+    return _keep(session, ctx, container, compute_accept_length(metrics), compute_tokens_per_second(metrics))
 
 
-async def keep_logged(session: Session, ctx: Context, container: Container, log: str | None) -> None:
+async def record_log_averages(session: Session, ctx: CommandContext, container: Container, log: str | None) -> None:
     """Note them by the end of a saved log, where the engine's counters could not be read."""
-    engine = container.label(Label.ENGINE) or ""
-    if ctx.operation is not None and log is not None and engine in names():
-        length, rate = await asyncio.to_thread(logged, Path(log), load(engine))
+    engine = container.label(ContainerLabel.ENGINE) or ""
+    if ctx.operation is not None and log is not None and engine in engine_names():
+        length, rate = await asyncio.to_thread(average_stats_lines, Path(log), load_engine(engine))
         _keep(session, ctx, container, length, rate)
 
 
-def _keep(session: Session, ctx: Context, container: Container, length: float | None, rate: float | None) -> bool:
+def _keep(
+    session: Session, ctx: CommandContext, container: Container, length: float | None, rate: float | None
+) -> bool:
     if length is None and rate is None:
         return False
-    instance = container.label(Label.INSTANCE) or container.name
-    ctx.note(Share(session.node.name, instance, container=container.id, accept_length=length, tokens_per_second=rate))
-    ctx.history.saw(container.id, length, rate)
+    instance = container.label(ContainerLabel.INSTANCE) or container.name
+    ctx.record_node_result(
+        NodeResult(session.node.name, instance, container=container.id, accept_length=length, tokens_per_second=rate)
+    )
+    ctx.history.record_engine_figures(container.id, length, rate)
     return True
 
 
-def logged(path: Path, engine: Engine) -> tuple[float | None, float | None]:
+def average_stats_lines(path: Path, engine: Engine) -> tuple[float | None, float | None]:
     """Return means of accept length and tokens/s over the stats lines at the end of a saved log."""
     try:
         with open_regular(path) as file:
@@ -68,10 +78,10 @@ def logged(path: Path, engine: Engine) -> tuple[float | None, float | None]:
             lines = file.read(_END).decode("utf-8", "replace").splitlines()[1:]
     except OSError:
         return None, None
-    preparer, length, rate = LinePreparer(), Mean(), Mean()
+    preparer, length, rate = LinePreparer(), RunningMean(), RunningMean()
     for line in lines:
         for text in preparer.feed(line.partition(" ")[2]):
-            stats = engine.stats(text)
+            stats = engine.parse_stats_line(text)
             if stats is not None and stats.accept_length:
                 length = length.with_one(stats.accept_length)
             if stats is not None and stats.generation_rate:
@@ -79,25 +89,25 @@ def logged(path: Path, engine: Engine) -> tuple[float | None, float | None]:
     return length.value or None, rate.value or None
 
 
-class Watching:
+class EngineAverages:
     """Means over the readings in which an engine generated, for as long as somebody watches; by container."""
 
     def __init__(self) -> None:
-        self._lengths: dict[str, Mean] = {}
-        self._rates: dict[str, Mean] = {}
+        self._lengths: dict[str, RunningMean] = {}
+        self._rates: dict[str, RunningMean] = {}
         self._news: set[str] = set()
 
-    def take(self, container: str, numbers: Numbers | None) -> None:
+    def take(self, container: str, numbers: EngineMeter | None) -> None:
         """Take one reading."""
-        if numbers is None or numbers.activity is not Activity.DECODING:
+        if numbers is None or numbers.activity is not EngineActivity.DECODING:
             return
         length = None if numbers.acceptance is None else numbers.acceptance.length
         for means, value in ((self._lengths, length), (self._rates, numbers.generation_rate)):
             if value:
-                means[container] = means.get(container, Mean()).with_one(value)
+                means[container] = means.get(container, RunningMean()).with_one(value)
                 self._news.add(container)
 
-    def news(self) -> list[tuple[str, float | None, float | None]]:
+    def take_changed(self) -> list[tuple[str, float | None, float | None]]:
         """Return (container, accept length, tokens/s) of those that have changed since this was asked last."""
         found = [(one, _value(self._lengths.get(one)), _value(self._rates.get(one))) for one in sorted(self._news)]
         self._news.clear()
@@ -105,29 +115,29 @@ class Watching:
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
+class RunningMean:
     """A mean as it grows."""
 
     value: float = 0.0
     count: int = 0
 
-    def with_one(self, value: float) -> Mean:
+    def with_one(self, value: float) -> RunningMean:
         """Return the mean with one more value."""
-        return Mean(self.value + (value - self.value) / (self.count + 1), self.count + 1)
+        return RunningMean(self.value + (value - self.value) / (self.count + 1), self.count + 1)
 
 
-def _value(mean: Mean | None) -> float | None:
+def _value(mean: RunningMean | None) -> float | None:
     return None if mean is None else mean.value
 
 
-def accept_length(metrics: EngineMetrics) -> float | None:
+def compute_accept_length(metrics: EngineMetrics) -> float | None:
     """Return tokens per verification step since the engine began: 1 + accepted/drafts by its counters, else its own gauge."""
     if metrics.drafts and metrics.accepted_tokens is not None:
         return 1 + metrics.accepted_tokens / metrics.drafts
     return metrics.accept_length or None
 
 
-def tokens_per_second(metrics: EngineMetrics) -> float | None:
+def compute_tokens_per_second(metrics: EngineMetrics) -> float | None:
     """Return generated tokens per second of generation since the engine began, summed over requests: what one request saw.
 
     Where the engine does not count that time, its own average of its last stretch; None where it has generated nothing.

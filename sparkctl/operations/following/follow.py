@@ -12,20 +12,20 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 
 from sparkctl.core import per_step
-from sparkctl.core.context import Context
+from sparkctl.core.context import CommandContext
 from sparkctl.core.health import identity
-from sparkctl.core.sampler import WHILE_LOADING, Sampler
+from sparkctl.core.sampler import LOADING_INTERVAL, NodeSampler
 from sparkctl.core.session import Session, node_failures
-from sparkctl.core.together import together
+from sparkctl.core.together import gather_or_cancel
 from sparkctl.errors import DockerError, InvalidInput, NodeError
-from sparkctl.model.ask import Nobody
+from sparkctl.model.ask import NonInteractivePrompter
 from sparkctl.model.container import Container
 from sparkctl.model.events import (
     ContainersListed,
     Event,
-    Found,
+    FindingReported,
+    MeterArrived,
     NodeStateChanged,
-    NumbersArrived,
     SampleArrived,
     SwitchFound,
 )
@@ -33,18 +33,18 @@ from sparkctl.model.finding import Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import Label
-from sparkctl.model.switch import JournalView
-from sparkctl.operations.following.figures import Watching
-from sparkctl.operations.following.guarding import Guarding
-from sparkctl.operations.following.inspecting import Inspections
-from sparkctl.operations.following.learning import Learner
-from sparkctl.operations.following.liveness import Liveness
-from sparkctl.operations.following.numbers import Meters, Told
-from sparkctl.operations.status import instance_view
+from sparkctl.model.plan import ContainerLabel
+from sparkctl.model.switch import SwitchJournalStatus
+from sparkctl.operations.following.figures import EngineAverages
+from sparkctl.operations.following.guarding import GuardPoller
+from sparkctl.operations.following.inspecting import ContainerInspections
+from sparkctl.operations.following.learning import EngineFactsReader
+from sparkctl.operations.following.liveness import LivenessProbe
+from sparkctl.operations.following.numbers import EngineMeters, MeterReading
+from sparkctl.operations.status import build_instance_view
 from sparkctl.operations.switching import journal
-from sparkctl.probe.decode import Hello
-from sparkctl.wire.link import LinkStatus, state_of
+from sparkctl.probe.decode import AgentHello
+from sparkctl.wire.link import ConnectionStatus, node_state_for_error
 
 _DOCKER_EVERY = 5.0
 _METRICS_EVERY = 2.0
@@ -57,7 +57,7 @@ _LOADING = (Phase.PLANNED, Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING
 
 
 @dataclass(slots=True)
-class Follower:
+class NodeMonitor:
     """Emits what happens on one node. ``run`` goes on until it is cancelled.
 
     ``every``: seconds between samples. While an instance of ours is loading there they come every second. ``again``:
@@ -65,19 +65,19 @@ class Follower:
     is wrong on our side, as an identity file that is gone, is looked at again in any case: no node is asked for that.
     """
 
-    ctx: Context
+    ctx: CommandContext
     node: Node
     every: float
     emit: Callable[[Event], None]
     again: float | None = None
-    who: Hello | None = None  # what the node said of itself last
+    who: AgentHello | None = None  # what the node said of itself last
     _troubles: frozenset[str] = frozenset()  # kinds of findings told of ``who``
     _instances: tuple[InstanceView, ...] = ()
     session: Session | None = None  # while it is open
-    _told: dict[str, Told] = field(default_factory=dict)
+    _told: dict[str, MeterReading] = field(default_factory=dict)
     _answers: asyncio.Event = field(default_factory=asyncio.Event)  # the node can be asked
     _listed: asyncio.Event = field(default_factory=asyncio.Event)  # and Docker has said what runs
-    _switch: JournalView | None = None  # as it was told last
+    _switch: SwitchJournalStatus | None = None  # as it was told last
     _ended: frozenset[str] = frozenset()  # containers of ours that are there, and had ended when they were listed last
     _is_misplaced: bool = False  # what was wrong last is on our side
     _ahead: float = 0.0  # seconds that the node's clock is ahead of ours
@@ -92,19 +92,19 @@ class Follower:
             self._answers.clear()
             self._listed.clear()
             await self.ctx.clock.sleep(again)
-            asker = asker if self._is_misplaced else Nobody()  # nobody is asked twice
+            asker = asker if self._is_misplaced else NonInteractivePrompter()  # nobody is asked twice
 
     async def _follow(self, opened: Session) -> float | None:
         """Follow it as long as that can be; return in how many seconds to try again, None for not at all."""
         async with opened as session:
             self.session = session
-            session.link.on_status(lambda status: self._link_changed(session, status))
-            sampler = Sampler(session, self.every)
-            inspections = Inspections(session)
+            session.link.add_status_listener(lambda status: self._link_changed(session, status))
+            sampler = NodeSampler(session, self.every)
+            inspections = ContainerInspections(session)
             works = (
-                self._list(session, sampler, inspections), self._count(session), self._ask(session, inspections),
-                Guarding(session, self.emit).run(self._answers), self._learn(session),
-                self._find_switch(session),
+                self._list(session, sampler, inspections), self._poll_meters(session), self._poll_liveness(session, inspections),
+                GuardPoller(session, self.emit).run(self._answers), self._read_engine_facts(session),
+                self._poll_switch_journal(session),
             )  # fmt: skip
             beside = [asyncio.create_task(work) for work in works]
             try:
@@ -112,10 +112,10 @@ class Follower:
                     await self._sample(sampler, beside)
             except NodeError as error:
                 again, self._is_misplaced = self.again, False
-                self.emit(replace(failed(session, error), next_try=again))
+                self.emit(replace(build_failure_state(session, error), next_try=again))
             except InvalidInput as error:
                 again, self._is_misplaced = min(self.again or _MISPLACED_AGAIN, _MISPLACED_AGAIN), True
-                self.emit(replace(failed(session, error), next_try=again))
+                self.emit(replace(build_failure_state(session, error), next_try=again))
             else:
                 return self.again
             finally:
@@ -125,8 +125,8 @@ class Follower:
                 await asyncio.gather(*beside, return_exceptions=True)
         return again
 
-    async def _sample(self, sampler: Sampler, beside: Iterable[asyncio.Task[None]]) -> None:
-        async with aclosing(sampler.samples()) as events:
+    async def _sample(self, sampler: NodeSampler, beside: Iterable[asyncio.Task[None]]) -> None:
+        async with aclosing(sampler.stream_samples()) as events:
             async for event in events:
                 if isinstance(event, SampleArrived):
                     self._ahead = event.sample.time - event.ts
@@ -141,19 +141,19 @@ class Follower:
 
     def _tell_identity(self, event: SampleArrived) -> None:
         """Tell what is wrong with how the node is set up, and what no longer is."""
-        found = [] if self.who is None else list(identity.troubles(event.node, self.who, event.sample))
+        found = [] if self.who is None else list(identity.list_setting_problems(event.node, self.who, event.sample))
         for kind in self._troubles - {one.kind.value for one in found}:
-            self.emit(Found(event.ts, event.node, kind, Severity.GOOD, "no longer so"))
+            self.emit(FindingReported(event.ts, event.node, kind, Severity.GOOD, "no longer so"))
         for one in found:
-            self.emit(Found.of(event.ts, one))
+            self.emit(FindingReported.of(event.ts, one))
         self._troubles = frozenset(one.kind.value for one in found)
 
-    async def _list(self, session: Session, sampler: Sampler, inspections: Inspections) -> None:
+    async def _list(self, session: Session, sampler: NodeSampler, inspections: ContainerInspections) -> None:
         """Ask Docker what runs, again and again."""
         while True:
             await self._answers.wait()
             try:
-                listed = await listing(session, inspections)
+                listed = await read_container_list(session, inspections)
             except NodeError:  # the sampler meets it next, and brings the link back
                 self._answers.clear()
                 continue
@@ -166,15 +166,15 @@ class Follower:
                 await self._set_rate(sampler)
             await self.ctx.clock.sleep(_DOCKER_EVERY)
 
-    async def _set_rate(self, sampler: Sampler) -> None:
+    async def _set_rate(self, sampler: NodeSampler) -> None:
         loading = any(one.ours and one.phase in _LOADING for one in self._instances)
-        wanted = min(self.every, WHILE_LOADING) if loading else self.every
+        wanted = min(self.every, LOADING_INTERVAL) if loading else self.every
         if wanted != sampler.every:
             await sampler.set_rate(wanted)
 
-    async def _count(self, session: Session) -> None:
+    async def _poll_meters(self, session: Session) -> None:
         """Read the engines again and again; of a node that cannot be asked nothing is told."""
-        meters, watching = Meters(session), Watching()
+        meters, watching = EngineMeters(session), EngineAverages()
         kept = session.clock.monotonic()
         try:
             while True:
@@ -182,45 +182,45 @@ class Follower:
                 try:
                     await meters.read(self._instances)
                     meters.follow_logs(self._ahead)
-                    self._told = meters.told(self._ahead)
+                    self._told = meters.current_readings(self._ahead)
                 except NodeError:
-                    self._told = dict.fromkeys(self._told, Told(None))  # the sampler meets it, too, and says so
+                    self._told = dict.fromkeys(self._told, MeterReading(None))  # the sampler meets it, too, and says so
                 for container, told in self._told.items():
                     watching.take(container, told.numbers)
                 if session.clock.monotonic() - kept > _KEPT_EVERY:
                     kept = session.clock.monotonic()
                     await asyncio.to_thread(self._keep, watching)
                 if self._listed.is_set():
-                    emit_told(session, self._told, self.emit)
+                    emit_meter_readings(session, self._told, self.emit)
                 await self.ctx.clock.sleep(_METRICS_EVERY)
         finally:
             self._keep(watching)
             await meters.aclose()
 
-    def _keep(self, watching: Watching) -> None:
+    def _keep(self, watching: EngineAverages) -> None:
         """Keep with its start what an engine was seen to do."""
-        for container, length, rate in watching.news():
-            self.ctx.history.saw(container, length, rate)
+        for container, length, rate in watching.take_changed():
+            self.ctx.history.record_engine_figures(container, length, rate)
 
-    async def _ask(self, session: Session, inspections: Inspections) -> None:
+    async def _poll_liveness(self, session: Session, inspections: ContainerInspections) -> None:
         """Ask engines that have been idle for long for a token; it may take one minutes to give none."""
-        liveness = Liveness(session, inspections, self.emit, random.random)
+        liveness = LivenessProbe(session, inspections, self.emit, random.random)
         while True:
             await self._listed.wait()
             with suppress(NodeError, DockerError):  # the sampler meets it, too, and says so
-                await liveness.look(self._instances, lambda: self._told, self._ahead)
+                await liveness.probe_idle_engine(self._instances, lambda: self._told, self._ahead)
             await self.ctx.clock.sleep(_ALIVE_EVERY)
 
-    async def _learn(self, session: Session) -> None:
+    async def _read_engine_facts(self, session: Session) -> None:
         """Read once what the log of each engine that is ready tells of how it runs."""
-        learner = Learner(session, self.emit)
+        learner = EngineFactsReader(session, self.emit)
         while True:
             await self._listed.wait()
             with suppress(NodeError):  # the sampler meets it, too, and says so
-                await learner.look(self._instances)
+                await learner.read_new_logs(self._instances)
             await self.ctx.clock.sleep(_DOCKER_EVERY)
 
-    async def _find_switch(self, session: Session) -> None:
+    async def _poll_switch_journal(self, session: Session) -> None:
         """Look again and again whether a switch goes on there, or was left; told when it is other than before."""
         while True:
             if not self._answers.is_set():
@@ -232,10 +232,10 @@ class Follower:
 
     async def _look_for_switch(self, session: Session) -> None:
         with suppress(NodeError):  # the sampler meets it, too, and says so
-            view = await journal.read(session)
+            view = await journal.read_journal(session)
             if self._answers.is_set() and view != self._switch:
                 self._switch = view
-                self.emit(SwitchFound(self.ctx.clock.now(), self.node.name, view))
+                self.emit(SwitchFound(self.ctx.clock.unix_time(), self.node.name, view))
 
     async def _why_ended(self, session: Session, listed: ContainersListed) -> None:
         """Look for a switch before something is told to have ended: it may have been stopped by one."""
@@ -246,44 +246,47 @@ class Follower:
             await self._look_for_switch(session)
         self._ended = frozenset(ended)
 
-    def _link_changed(self, session: Session, status: LinkStatus) -> None:
+    def _link_changed(self, session: Session, status: ConnectionStatus) -> None:
         if status.state in (NodeState.OK, NodeState.UNKNOWN):
             return  # a sample will tell more
         self._answers.clear()
         self._listed.clear()  # there is nothing to ask until the node is back
-        self.emit(session.state_event(status))
+        self.emit(session.build_state_event(status))
 
 
-async def listing(session: Session, inspections: Inspections) -> ContainersListed:
+async def read_container_list(session: Session, inspections: ContainerInspections) -> ContainersListed:
     """Return what Docker says runs, or why it does not say. Raises NodeError where the node cannot be asked."""
     name, spec = session.node.name, session.node.memory_bandwidth_gb_s
     try:
-        containers = await session.docker.list()
+        containers = await session.docker.list_containers()
         await inspections.read(containers)
-        shown = await together(*(_instance(session, one) for one in containers))
+        shown = await gather_or_cancel(*(_instance(session, one) for one in containers))
     except DockerError as error:
         return ContainersListed(
-            session.clock.now(), name, known=False, detail=error.message, hint=error.hint, memory_bandwidth=spec
+            session.clock.unix_time(), name, known=False, detail=error.message, hint=error.hint, memory_bandwidth=spec
         )
     return ContainersListed(
-        session.clock.now(), name, tuple(inspections.told(one) for one in shown if one), memory_bandwidth=spec
+        session.clock.unix_time(),
+        name,
+        tuple(inspections.add_inspection(one) for one in shown if one),
+        memory_bandwidth=spec,
     )
 
 
 async def _instance(session: Session, container: Container) -> InstanceView | None:
-    view = await instance_view(session, container, None)
+    view = await build_instance_view(session, container, None)
     if view is None or not view.ours:
         return view
-    return replace(view, per_step=per_step.decode(container.label(Label.PER_STEP)))
+    return replace(view, per_step=per_step.decode_label(container.label(ContainerLabel.PER_STEP)))
 
 
-def emit_told(session: Session, told: dict[str, Told], emit: Callable[[Event], None]) -> None:
+def emit_meter_readings(session: Session, told: dict[str, MeterReading], emit: Callable[[Event], None]) -> None:
     """Emit the engines' figures."""
     for container, its in told.items():
-        emit(NumbersArrived(session.clock.now(), session.node.name, container, its.numbers, its.hint))
+        emit(MeterArrived(session.clock.unix_time(), session.node.name, container, its.numbers, its.hint))
 
 
-def failed(session: Session, error: NodeError | InvalidInput) -> NodeStateChanged:
+def build_failure_state(session: Session, error: NodeError | InvalidInput) -> NodeStateChanged:
     """Return the state that an error stands for, with its words; of a fault of ours, that nothing is known of the node."""
-    state = state_of(error) if isinstance(error, NodeError) else NodeState.UNKNOWN
-    return NodeStateChanged(session.clock.now(), session.node.name, state, error.message, hint=error.hint)
+    state = node_state_for_error(error) if isinstance(error, NodeError) else NodeState.UNKNOWN
+    return NodeStateChanged(session.clock.unix_time(), session.node.name, state, error.message, hint=error.hint)

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from sparkctl.core.guardlink import GuardLink
+from sparkctl.core.guardlink import GuardClient
 from sparkctl.core.session import Session
-from sparkctl.errors import GuardTrouble, NodeError
-from sparkctl.model.events import Event, GuardStood
+from sparkctl.errors import GuardUnavailable, NodeError
+from sparkctl.model.events import Event, GuardStatusChanged
 from sparkctl.operations import receipts
 
 _EVERY = 10.0
 _SOUGHT_EVERY = 30.0  # seconds between two looks for a guard's socket, which run a shell on the node
 
 
-class Guarding:
+class GuardPoller:
     """Emits `GuardStood` of a node."""
 
     def __init__(self, session: Session, emit: Callable[[Event], None]) -> None:
@@ -31,24 +31,24 @@ class Guarding:
             with suppress(NodeError):  # the sampler meets it, too, and says so
                 watched = await self._ask()
                 if answers.is_set():
-                    self._emit(GuardStood(clock.now(), self._session.node.name, watched))
+                    self._emit(GuardStatusChanged(clock.unix_time(), self._session.node.name, watched))
             await clock.sleep(_SOUGHT_EVERY if self._socket is None else _EVERY)
 
     async def _ask(self) -> tuple[str, ...] | None:
         """Return the instances that a guard watches, none where none runs; None where one may run that cannot be asked."""
         if self._socket is None:
-            left = await receipts.look(self._session)
+            left = await receipts.read_guard_directory(self._session)
             self._socket = left.socket
             if self._socket is None:
                 return None if left.states else ()
-        link = await GuardLink.attach(self._session, self._socket)
+        link = await GuardClient.connect_guard(self._session, self._socket)
         if link is None:  # it has gone, and its socket with it; or the node lets nobody through to it
-            left = await receipts.look(self._session)
+            left = await receipts.read_guard_directory(self._session)
             self._socket = left.socket
             return None if left.states else ()
         try:
-            return tuple(watch.instance for watch in (await link.state()).watches)
-        except GuardTrouble:
+            return tuple(watch.instance for watch in (await link.get_state()).watches)
+        except GuardUnavailable:
             return None
         finally:
             await link.close()

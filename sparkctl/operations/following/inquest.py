@@ -5,34 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sparkctl.core.context import Context
-from sparkctl.engines import names
-from sparkctl.errors import NoSuchContainer
-from sparkctl.model.events import Ended, Outcome
+from sparkctl.core.context import CommandContext
+from sparkctl.engines import engine_names
+from sparkctl.errors import ContainerNotFound
+from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import Label
+from sparkctl.model.plan import ContainerLabel
 from sparkctl.model.verdict import Evidence, Verdict
-from sparkctl.operations.diagnose import of_ranks
+from sparkctl.operations.diagnose import diagnose_ranks
 
 
-async def inquest(ctx: Context, node: Node, container_id: str, known: Sequence[Node] = ()) -> Ended | None:
+async def diagnose_exit(
+    ctx: CommandContext, node: Node, container_id: str, known: Sequence[Node] = ()
+) -> CommandEnded | None:
     """Return how it ended, as the start that failed would have told it; None where nothing ended that can be judged: it
     lives on without a fatal line, or it is of an engine that is not known. ``known``: where its other ranks are looked for,
     whose failure may be the first. Raises `NodeError` and `DockerError`."""
     async with ctx.session(node) as session:
         await session.link.connect()
         try:
-            container = await session.docker.inspect(container_id)
-            if container.label(Label.ENGINE) not in names():
+            container = await session.docker.inspect_container(container_id)
+            if container.label(ContainerLabel.ENGINE) not in engine_names():
                 return None
-            found = await of_ranks(ctx, session, container, known)
-        except NoSuchContainer:
+            found = await diagnose_ranks(ctx, session, container, known)
+        except ContainerNotFound:
             return None
     verdict = found.diagnosis.verdict
     if verdict is None:
         return None
     if found.node is not None and found.node != node.name:
-        verdict = _told_elsewhere(verdict, found.node)
+        verdict = _label_foreign_evidence(verdict, found.node)
     if found.silent:
         silent = " and ".join(name for name, _ in found.silent)
         verdict = replace(
@@ -43,13 +45,13 @@ async def inquest(ctx: Context, node: Node, container_id: str, known: Sequence[N
             ),
         )
     taken = None if container.started is None or container.finished is None else container.finished - container.started
-    return Ended(
-        ctx.clock.now(), Outcome.FAILED, 1, max(0.0, taken or 0.0), node.name,
-        container.label(Label.INSTANCE) or container.name, verdict=verdict,
+    return CommandEnded(
+        ctx.clock.unix_time(), Outcome.FAILED, 1, max(0.0, taken or 0.0), node.name,
+        container.label(ContainerLabel.INSTANCE) or container.name, verdict=verdict,
     )  # fmt: skip
 
 
-def _told_elsewhere(verdict: Verdict, node: NodeName) -> Verdict:
+def _label_foreign_evidence(verdict: Verdict, node: NodeName) -> Verdict:
     """Return a verdict whose proofs are lines of another node's log: they are not to be looked for in the one here."""
     return replace(
         verdict,

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from sparkctl.core.session import Session
-from sparkctl.core.together import together
-from sparkctl.errors import NoSuchContainer
+from sparkctl.core.together import gather_or_cancel
+from sparkctl.errors import ContainerNotFound
 from sparkctl.model.container import Container
 from sparkctl.model.instance import InstanceView
 
@@ -15,7 +15,7 @@ _EVERY = 30.0  # seconds: an environment never changes, and a restart is told so
 _MOST = 24  # containers a round
 
 
-class Inspections:
+class ContainerInspections:
     """The inspections of one node's containers, each as old as half a minute at most."""
 
     def __init__(self, session: Session) -> None:
@@ -28,22 +28,22 @@ class Inspections:
         alive = {one.id: one for one in containers if one.is_alive}
         self._known = {key: seen for key, seen in self._known.items() if key in alive}
         due = [key for key in alive if key not in self._known or now - self._known[key][0] >= _EVERY]
-        for found in await together(*(self._inspect(key) for key in due[:_MOST])):
+        for found in await gather_or_cancel(*(self._inspect(key) for key in due[:_MOST])):
             if found is not None:
                 self._known[found.id] = (now, found)
 
     async def _inspect(self, key: str) -> Container | None:
         try:
-            return await self._session.docker.inspect(key)
-        except NoSuchContainer:
+            return await self._session.docker.inspect_container(key)
+        except ContainerNotFound:
             return None
 
-    def of(self, container_id: str | None) -> Container | None:
+    def get(self, container_id: str | None) -> Container | None:
         """Return a container as it was inspected last, None where it was not."""
         seen = self._known.get(container_id or "")
         return None if seen is None else seen[1]
 
-    def told(self, one: InstanceView) -> InstanceView:
+    def add_inspection(self, one: InstanceView) -> InstanceView:
         """Return an instance with what its inspection adds."""
-        found = self.of(one.container_id)
+        found = self.get(one.container_id)
         return one if found is None else replace(one, restarts=found.restart_count, nccl=found.nccl)

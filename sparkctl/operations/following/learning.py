@@ -6,31 +6,31 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import aclosing, suppress
 
-from sparkctl.core.reading import LogReader
+from sparkctl.core.reading import LogAnalyzer
 from sparkctl.core.session import Session
-from sparkctl.engines import load
+from sparkctl.engines import load_engine
 from sparkctl.errors import DockerError
 from sparkctl.model.engine_facts import EngineFact
 from sparkctl.model.events import Event, FactsLearned
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.plan import ReadyRule
-from sparkctl.operations.following.numbers import is_measurable
-from sparkctl.wire.logs import LogFollower
+from sparkctl.model.plan import ReadinessRule
+from sparkctl.operations.following.numbers import has_meter
+from sparkctl.wire.logs import ContainerLogStream
 
 _LINES = 20_000  # of a log: a start that says more than that before it is ready tells nothing more of this
 _PATIENCE = 20.0  # seconds for one log
 
 
-class Learner:
+class EngineFactsReader:
     """Reads each container's log once, one after the other."""
 
     def __init__(self, session: Session, emit: Callable[[Event], None]) -> None:
         self._session, self._emit = session, emit
         self._read: set[str] = set()
 
-    async def look(self, instances: Iterable[InstanceView]) -> None:
+    async def read_new_logs(self, instances: Iterable[InstanceView]) -> None:
         """Read the logs of those that are new and ready. Raises NodeError."""
-        wanted = {one.container_id or "": one.engine or "" for one in instances if is_measurable(one)}
+        wanted = {one.container_id or "": one.engine or "" for one in instances if has_meter(one)}
         self._read &= wanted.keys()
         for container, engine in wanted.items():
             if container in self._read:
@@ -41,14 +41,14 @@ class Learner:
                     facts = await self._facts(container, engine)
             self._read.add(container)
             if facts:
-                self._emit(FactsLearned(self._session.clock.now(), self._session.node.name, container, facts))
+                self._emit(FactsLearned(self._session.clock.unix_time(), self._session.node.name, container, facts))
 
     async def _facts(self, container: str, engine: str) -> tuple[EngineFact, ...]:
-        known = load(engine)
-        reader, left = LogReader(known, ReadyRule(known.defaults.ready_line, None)), _LINES
-        async with aclosing(LogFollower(self._session.link, container).read()) as batches:
+        known = load_engine(engine)
+        reader, left = LogAnalyzer(known, ReadinessRule(known.defaults.ready_line, None)), _LINES
+        async with aclosing(ContainerLogStream(self._session.link, container).read_available()) as batches:
             async for batch in batches:
-                reader.read(batch[:left])
+                reader.feed_lines(batch[:left])
                 left -= len(batch)
                 if reader.was_ready or left <= 0:
                     break

@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from sparkctl.core.linewindow import LineWindow, prefer
+from sparkctl.core.linewindow import StatsLineWindow, merge_meters
 from sparkctl.core.session import Session
 from sparkctl.core.store import InstanceView
-from sparkctl.core.together import together
+from sparkctl.core.together import gather_or_cancel
 from sparkctl.core.window import MetricsWindow
-from sparkctl.engines import load, names
+from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine
 from sparkctl.engines.lines import LinePreparer
-from sparkctl.errors import DockerDown, DockerError, MetricsUnreadable, NodeError
+from sparkctl.errors import DockerError, DockerUnavailable, MetricsUnreadable, NodeError
 from sparkctl.model.log import LogLine
-from sparkctl.model.metrics import Activity, Numbers
+from sparkctl.model.metrics import EngineActivity, EngineMeter
 from sparkctl.model.phase import Phase
-from sparkctl.operations.starting.asking import Manners, ask
+from sparkctl.operations.starting.asking import QueryMarkerSupport, request_engine
 from sparkctl.wire import http
-from sparkctl.wire.logs import LogFollower
+from sparkctl.wire.logs import ContainerLogStream
 
 _TIMEOUT = 3.0
 _OFF_FOR = 60.0  # seconds until an engine without /metrics is asked again
@@ -32,7 +32,7 @@ _TAIL = 2000  # lines; by `since` alone Docker reads a log from its beginning
 _IS_OFF = (404, 501)  # the second is llama-server's: not implemented, until --metrics is given
 
 
-class Source(StrEnum):
+class MetricsSource(StrEnum):
     """What is known of an instance's /metrics."""
 
     UNASKED = "unasked"
@@ -42,43 +42,45 @@ class Source(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class MeterReading:
     """``numbers`` None: nothing is known. ``hint``: what to set in the profile to know more."""
 
-    numbers: Numbers | None
+    numbers: EngineMeter | None
     hint: str | None = None
 
 
-def needs_log(source: Source, counted: Numbers) -> bool:
+def needs_log_meter(source: MetricsSource, counted: EngineMeter) -> bool:
     """Tell whether the log has to help out, after as many readings as a window takes."""
-    if source is not Source.ON:
-        return source is not Source.UNASKED
+    if source is not MetricsSource.ON:
+        return source is not MetricsSource.UNASKED
     silent = counted.activity is None
-    return silent or (counted.activity is Activity.DECODING and counted.generation_rate is None)
+    return silent or (counted.activity is EngineActivity.DECODING and counted.generation_rate is None)
 
 
-def is_measurable(instance: InstanceView) -> bool:
+def has_meter(instance: InstanceView) -> bool:
     """Tell whether there can be figures: ready, ours, of an engine that we know, on a port."""
-    known = instance.engine in names() and instance.container_id is not None and instance.port is not None
+    known = instance.engine in engine_names() and instance.container_id is not None and instance.port is not None
     return instance.ours and known and instance.phase is Phase.READY
 
 
-class Meters:
+class EngineMeters:
     """The figures of one node's instances. Close it: it may be following logs."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._meters: dict[str, _Meter] = {}
+        self._meters: dict[str, InstanceMeter] = {}
 
     async def read(self, instances: Iterable[InstanceView]) -> None:
         """Take a reading of each instance that can have one, and forget the others. Raises LinkLost."""
-        wanted = {one.container_id or "": one for one in instances if is_measurable(one)}
+        wanted = {one.container_id or "": one for one in instances if has_meter(one)}
         for gone in self._meters.keys() - wanted.keys():
             await self._meters.pop(gone).aclose()
         for container, instance in wanted.items():
             if container not in self._meters:
-                self._meters[container] = _Meter(self._session, container, instance.port or 0, instance.engine or "")
-        await together(*(meter.count() for meter in self._meters.values()))
+                self._meters[container] = InstanceMeter(
+                    self._session, container, instance.port or 0, instance.engine or ""
+                )
+        await gather_or_cancel(*(meter.count() for meter in self._meters.values()))
 
     def follow_logs(self, ahead: float) -> None:
         """Begin to follow the logs that are needed; ``ahead``: seconds the node's clock is ahead of ours."""
@@ -87,9 +89,9 @@ class Meters:
 
     async def read_logs(self, ahead: float) -> None:
         """Read the last of the logs that are needed, once. Raises LinkLost."""
-        await together(*(meter.look_back(ahead) for meter in self._meters.values()))
+        await gather_or_cancel(*(meter.look_back(ahead) for meter in self._meters.values()))
 
-    def told(self, ahead: float) -> dict[str, Told]:
+    def current_readings(self, ahead: float) -> dict[str, MeterReading]:
         """Return what is known now, by container id."""
         return {container: meter.told(ahead) for container, meter in self._meters.items()}
 
@@ -100,43 +102,45 @@ class Meters:
         self._meters.clear()
 
 
-class _Meter:
+class InstanceMeter:
     """One engine: the window of its counters, and that of its log where needed."""
 
     def __init__(self, session: Session, container: str, port: int, engine: str) -> None:
         self._session, self._container, self._port = session, container, port
-        self._engine = load(engine)
+        self._engine = load_engine(engine)
         self._clock = session.clock
         self._window = MetricsWindow()
-        self._source = Source.UNASKED
+        self._source = MetricsSource.UNASKED
         self._asked = 0.0
         self._readings = 0
-        self._manners = Manners()
-        self._log: _Log | None = None
+        self._manners = QueryMarkerSupport()
+        self._log: LogMeter | None = None
 
     async def count(self) -> None:
         """Ask for its page of figures, unless it has none or it was off a moment ago."""
         path = self._engine.metrics_path
         if path is None:
-            self._source = Source.OFF
+            self._source = MetricsSource.OFF
             return
         now = self._clock.monotonic()
-        if self._source is Source.OFF and now - self._asked < _OFF_FOR:
+        if self._source is MetricsSource.OFF and now - self._asked < _OFF_FOR:
             return
         self._asked = now
         self._readings += 1
         try:
-            answer = await ask(self._session.link, self._port, "GET", path, timeout=_TIMEOUT, manners=self._manners)
+            answer = await request_engine(
+                self._session.link, self._port, "GET", path, timeout=_TIMEOUT, manners=self._manners
+            )
             if answer.status in _IS_OFF:
                 self._manners.takes_queries = True  # or it is no obstacle: without it the answer was the same
-            if answer.ok:
+            if answer.is_success:
                 page = answer.body.decode("utf-8", "replace")
-                self._window.add(self._clock.monotonic(), self._engine.metrics(page))
-        except (OSError, http.BadAnswer, MetricsUnreadable, DockerError):  # a TimeoutError is an OSError
-            self._source = Source.SILENT
+                self._window.add_reading(self._clock.monotonic(), self._engine.parse_metrics(page))
+        except (OSError, http.InvalidHttpResponse, MetricsUnreadable, DockerError):  # a TimeoutError is an OSError
+            self._source = MetricsSource.SILENT
         else:
-            off = Source.OFF if answer.status in _IS_OFF else Source.SILENT
-            self._source = Source.ON if answer.ok else off
+            off = MetricsSource.OFF if answer.status in _IS_OFF else MetricsSource.SILENT
+            self._source = MetricsSource.ON if answer.is_success else off
 
     def follow(self, ahead: float) -> None:
         if self._log is None and self._needs_log():
@@ -151,46 +155,50 @@ class _Meter:
                 async with asyncio.timeout(_TIMEOUT):
                     await self._log.read()
 
-    def told(self, ahead: float) -> Told:
-        said = Numbers() if self._log is None else self._log.numbers(self._clock.now() + ahead)
-        numbers = prefer(self._counted(), said)
-        hint = self._engine.metrics_setting if self._source is Source.OFF else None
-        return Told(None if numbers == Numbers() else numbers, hint)
+    def told(self, ahead: float) -> MeterReading:
+        said = EngineMeter() if self._log is None else self._log.numbers(self._clock.unix_time() + ahead)
+        numbers = merge_meters(self._counted(), said)
+        hint = self._engine.metrics_setting if self._source is MetricsSource.OFF else None
+        return MeterReading(None if numbers == EngineMeter() else numbers, hint)
 
     async def aclose(self) -> None:
         if self._log is not None:
             await self._log.aclose()
 
-    def _counted(self) -> Numbers:
-        return self._window.numbers(self._clock.monotonic())
+    def _counted(self) -> EngineMeter:
+        return self._window.compute_meter(self._clock.monotonic())
 
     def _needs_log(self) -> bool:
-        enough = self._readings > 1 or self._source is Source.OFF
-        return enough and needs_log(self._source, self._counted())
+        enough = self._readings > 1 or self._source is MetricsSource.OFF
+        return enough and needs_log_meter(self._source, self._counted())
 
-    def _new_log(self, ahead: float) -> _Log:
-        since = self._clock.now() + ahead - _BACK
-        return _Log(self._engine, LogFollower(self._session.link, self._container, since=since, tail=_TAIL))
+    def _new_log(self, ahead: float) -> LogMeter:
+        since = self._clock.unix_time() + ahead - _BACK
+        return LogMeter(self._engine, ContainerLogStream(self._session.link, self._container, since=since, tail=_TAIL))
 
 
 @dataclass(slots=True)
-class _Log:
+class LogMeter:
     """The stats lines of one log, by the node's clock. A log that is cut says nothing: its silence is not the engine's."""
 
     engine: Engine
-    follower: LogFollower
-    _window: LineWindow = field(default_factory=LineWindow)
+    follower: ContainerLogStream
+    _window: StatsLineWindow = field(default_factory=StatsLineWindow)
     _preparer: LinePreparer = field(default_factory=LinePreparer)
     _whole: bool = False
     _task: asyncio.Task[None] | None = None
 
-    def numbers(self, now: float) -> Numbers:
+    def numbers(self, now: float) -> EngineMeter:
         """Return what the log says as of ``now``, unix seconds on the node."""
-        return self._window.numbers(now) if self._whole and (self._task is None or not self._task.done()) else Numbers()
+        return (
+            self._window.compute_meter(now)
+            if self._whole and (self._task is None or not self._task.done())
+            else EngineMeter()
+        )
 
     async def read(self) -> None:
         """Take what there is."""
-        await self._take(self.follower.read())
+        await self._take(self.follower.read_available())
         self._whole = True
 
     def follow(self) -> None:
@@ -199,7 +207,7 @@ class _Log:
             try:
                 self._task.result()
                 return
-            except (NodeError, DockerDown):
+            except (NodeError, DockerUnavailable):
                 self._task = None
             except DockerError:
                 return  # asking again would bring the same answer
@@ -218,5 +226,5 @@ class _Log:
             async for batch in batches:
                 for line in batch:
                     for text in self._preparer.feed(line.text):
-                        if (stats := self.engine.stats(text)) is not None:
+                        if (stats := self.engine.parse_stats_line(text)) is not None:
                             self._window.add(datetime.fromisoformat(line.when).timestamp(), stats)

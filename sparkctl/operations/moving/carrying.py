@@ -15,12 +15,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparkctl.core.session import Session
-from sparkctl.errors import DiskFull, NodeError, Refused, SparkctlError, TransferTampered, Unreachable, UnreadableAnswer
+from sparkctl.errors import (
+    DiskFull,
+    NodeError,
+    OperationRefused,
+    SparkctlError,
+    TransferTampered,
+    Unreachable,
+    UnreadableAnswer,
+)
 from sparkctl.model.fabric import Lane
-from sparkctl.model.text import clean, load_json
+from sparkctl.model.text import load_json, sanitize_line
 from sparkctl.operations.moving.certificates import make_pair
 from sparkctl.probe import surveyed
-from sparkctl.wire.link import ByteReader, ByteWriter, Held
+from sparkctl.wire.link import ByteReader, ByteWriter, RemoteProcess
 
 _LOOPBACK = "127.0.0.1"
 _STARTING = 20.0  # seconds until an end has said where it listens
@@ -31,30 +39,30 @@ _LOCK = "sync.lock"
 
 
 @dataclass(frozen=True, slots=True)
-class Road:
+class TransferRoute:
     """Over which lanes the bytes go: (the sender's, the receiver's) each; none: through this machine."""
 
     lanes: tuple[tuple[Lane, Lane], ...] = ()
 
 
-class NoRoad(SparkctlError):
+class RouteUnreachable(SparkctlError):
     """The sender did not reach the receiver at its address."""
 
 
 @dataclass(slots=True)
-class Pair:
+class TransferStream:
     """Both ends, at work. `words` yields what they say; ``receiver`` is told what to do with what has come."""
 
-    sender: Held
-    receiver: Held
+    sender: RemoteProcess
+    receiver: RemoteProcess
     names: dict[str, str]
     _said: asyncio.Queue[tuple[str, dict[str, Any] | None]] = field(default_factory=asyncio.Queue)
 
-    async def tell(self, **words: Any) -> None:
+    async def send_to_receiver(self, **words: Any) -> None:
         """Tell the receiver what to do."""
         await self.receiver.write(json.dumps(words).encode() + b"\n")
 
-    async def words(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def read_messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Yield (side, words) as they come: send or take. Ends when both are done.
 
         Raises what an end says went wrong; the other end, which only lost it, is not the one to ask.
@@ -81,9 +89,11 @@ class Pair:
     async def _broken(self, side: str, said: dict[str, Any]) -> SparkctlError:
         """Return the error of whoever knows best: the other end may have a better word than that it was left alone."""
         if "unreachable" in said:
-            return NoRoad(clean(str(said["unreachable"])))
+            return RouteUnreachable(sanitize_line(str(said["unreachable"])))
         if "taken" in said:
-            return Refused(f"another sync to {self.names[side]} is under way", "wait for it, or end it with Ctrl-C")
+            return OperationRefused(
+                f"another sync to {self.names[side]} is under way", "wait for it, or end it with Ctrl-C"
+            )
         best = (side, said)
         if _is_lost(said):
             try:
@@ -91,7 +101,7 @@ class Pair:
                     while _is_lost(best[1]):
                         other, words = await self._said.get()
                         if words is not None and "unreachable" in words:
-                            return NoRoad(clean(str(words["unreachable"])))
+                            return RouteUnreachable(sanitize_line(str(words["unreachable"])))
                         if words is not None and "error" in words:
                             best = (other, words)
             except TimeoutError:
@@ -102,7 +112,7 @@ class Pair:
         """Let `words` raise this, as if an end had said it."""
         self._said.put_nowait((side, {"error": words}))
 
-    async def listen(self, side: str, held: Held) -> None:
+    async def listen(self, side: str, held: RemoteProcess) -> None:
         """Pass on what one end says; lines that are no JSON are a login shell's."""
         try:
             while line := await held.readline():
@@ -164,7 +174,7 @@ def _is_lost(said: dict[str, Any]) -> bool:
 
 
 def _error(node: str, said: dict[str, Any]) -> SparkctlError:
-    words = clean(str(said["error"]))
+    words = sanitize_line(str(said["error"]))
     if said.get("kind") == "tampered":
         return TransferTampered(
             node,
@@ -177,24 +187,24 @@ def _error(node: str, said: dict[str, Any]) -> SparkctlError:
             node, f"the disk of {node} became full: {words}", "make room there; the same command then goes on"
         )
     if said.get("number") in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return Refused(
+        return OperationRefused(
             f"{node}: {words}", f"give its user the right to write there: on {node}: sudo chown -R $USER DIRECTORY"
         )
     if said.get("number") == errno.ELOOP:
-        return Refused(f"{node}: {words}", f"take it away on {node}; the same command then goes on")
+        return OperationRefused(f"{node}: {words}", f"take it away on {node}; the same command then goes on")
     return Unreachable(node, f"the transfer broke off, {node} says: {words}", "the same command goes on where it was")
 
 
 @asynccontextmanager
-async def meet(
+async def open_transfer_stream(
     source: Session,
     target: Session,
     jobs: tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]],
-    road: Road,
+    road: TransferRoute,
     streams: int,
     *,
     alone: bool = True,
-) -> AsyncIterator[Pair]:
+) -> AsyncIterator[TransferStream]:
     """Start both ends with their jobs, the sender's and the receiver's; leaving ends both, whatever happened.
 
     ``alone``: no second one receives on the target meanwhile. Raises `NoRoad` inside where the sender cannot get through.
@@ -207,8 +217,8 @@ async def meet(
     take = {"role": "take", "tls": tls[1], "streams": streams, "jobs": list(jobs[1]), "listen": own, "peers": peers,
             "lock": _LOCK if alone else None}  # fmt: skip
     tasks: list[asyncio.Task[None]] = []
-    receiver = await start(target, take)
-    sender: Held | None = None
+    receiver = await start_transfer_program(target, take)
+    sender: RemoteProcess | None = None
     try:
         ports = await _ports(target, receiver, streams)
         if ways:
@@ -216,11 +226,11 @@ async def meet(
             send["dial"] = [[near.address, far.address, port, near.interface] for (near, far), port in pairs]
         else:
             send |= {"listen": own, "peers": peers}
-        sender = await start(source, send)
-        pair = Pair(sender, receiver, {"send": source.node.name, "take": target.node.name})
+        sender = await start_transfer_program(source, send)
+        pair = TransferStream(sender, receiver, {"send": source.node.name, "take": target.node.name})
         if not ways:
             joined = zip(await _ports(source, sender, streams), ports, strict=True)
-            tasks += [asyncio.create_task(_through_us(source, target, *each, pair)) for each in joined]
+            tasks += [asyncio.create_task(_relay_through_client(source, target, *each, pair)) for each in joined]
         tasks += [asyncio.create_task(pair.listen("take", receiver)), asyncio.create_task(pair.listen("send", sender))]
         yield pair
     finally:
@@ -230,15 +240,15 @@ async def meet(
         await asyncio.gather(*(end.release() for end in (sender, receiver) if end is not None), return_exceptions=True)
 
 
-async def start(session: Session, request: dict[str, Any]) -> Held:
+async def start_transfer_program(session: Session, request: dict[str, Any]) -> RemoteProcess:
     """Start one end of a stream on a node."""
     ask = surveyed.carry(request)
-    held = await session.link.hold(ask.argv)
+    held = await session.link.start_process(ask.argv)
     await held.write(ask.stdin)
     return held
 
 
-async def _ports(session: Session, held: Held, streams: int) -> list[int]:
+async def _ports(session: Session, held: RemoteProcess, streams: int) -> list[int]:
     """Return where an end listens, a port a stream."""
     node = session.node.name
     try:
@@ -248,17 +258,21 @@ async def _ports(session: Session, held: Held, streams: int) -> list[int]:
                 if "ports" in said and len(said["ports"]) == streams:
                     return list(said["ports"])
                 if "taken" in said:
-                    raise Refused(f"another sync to {node} is under way", "wait for it, or end it with Ctrl-C")
+                    raise OperationRefused(f"another sync to {node} is under way", "wait for it, or end it with Ctrl-C")
                 if "error" in said:
                     raise _error(node, said)
                 if "ports" in said:
                     raise _unreadable(node)
     except TimeoutError:
         pass
-    raise Refused(f"python3 does not run on {node}, and a transfer needs it", f"on {node}: sudo apt install python3")
+    raise OperationRefused(
+        f"python3 does not run on {node}, and a transfer needs it", f"on {node}: sudo apt install python3"
+    )
 
 
-async def _through_us(source: Session, target: Session, from_port: int, to_port: int, pair: Pair) -> None:
+async def _relay_through_client(
+    source: Session, target: Session, from_port: int, to_port: int, pair: TransferStream
+) -> None:
     """Pass the bytes of one stream between two nodes that do not reach each other."""
     try:
         from_source, to_source = await source.link.open_tcp(_LOOPBACK, from_port)

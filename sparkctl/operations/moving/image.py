@@ -6,26 +6,28 @@ from typing import Any
 
 from sparkctl.core.session import Session
 from sparkctl.errors import DockerError, SparkctlError
-from sparkctl.model.text import clean
-from sparkctl.operations.moving.carrying import NoRoad, Road, meet
-from sparkctl.operations.moving.files import Progress
-from sparkctl.wire.docker_errors import refusal
+from sparkctl.model.text import sanitize_line
+from sparkctl.operations.moving.carrying import RouteUnreachable, TransferRoute, open_transfer_stream
+from sparkctl.operations.moving.files import TransferReporter
+from sparkctl.wire.docker_errors import error_for_response
 from sparkctl.wire.docker_json import ImageInfo
 
 
-async def move_image(near: Session, far: Session, name: str, image: ImageInfo, road: Road, progress: Progress) -> str:
+async def transfer_image(
+    near: Session, far: Session, name: str, image: ImageInfo, road: TransferRoute, progress: TransferReporter
+) -> str:
     """Bring an image over and prove that it is the same on both; return the proof in words. Raises `DockerError`."""
     progress.begin(f"image {name}", image.size)
     job = {"n": 0, "image": name}
     try:
         await _stream(near, far, job, road, progress)
-    except NoRoad:
+    except RouteUnreachable:
         progress.warn(
             f"{near.node.name} does not reach {far.node.name} between them: the image goes through this machine"
         )
-        await _stream(near, far, job, Road(), progress)
-    arrived = await far.docker.image(name)
-    if arrived is None or not arrived.is_same(image):
+        await _stream(near, far, job, TransferRoute(), progress)
+    arrived = await far.docker.inspect_image(name)
+    if arrived is None or not arrived.is_same_image(image):
         seen = "it is not there" if arrived is None else f"there it is {arrived.id[:19]}, here {image.id[:19]}"
         raise DockerError(
             far.node.name, f"{name} did not arrive on {far.node.name} as it left: {seen}",
@@ -36,18 +38,20 @@ async def move_image(near: Session, far: Session, name: str, image: ImageInfo, r
     return f"the image is {arrived.id[:19]} on both"
 
 
-async def _stream(near: Session, far: Session, job: dict[str, Any], road: Road, progress: Progress) -> None:
+async def _stream(
+    near: Session, far: Session, job: dict[str, Any], road: TransferRoute, progress: TransferReporter
+) -> None:
     ended: dict[str, tuple[int, str]] = {}
     refused: list[str] = []
-    async with meet(near, far, ([job], [job]), road, 1) as pair:
-        async for side, said in pair.words():
+    async with open_transfer_stream(near, far, ([job], [job]), road, 1) as pair:
+        async for side, said in pair.read_messages():
             if "at" in said:
                 progress.at(said["at"])
             if "status" in said:
-                ended[side] = int(said["status"]), clean(str(said.get("said", "")))
-                refused += [clean(str(name)) for name in said.get("refused") or ()]
+                ended[side] = int(said["status"]), sanitize_line(str(said.get("said", "")))
+                refused += [sanitize_line(str(name)) for name in said.get("refused") or ()]
             if "got" in said:
-                await pair.tell(end=True)
+                await pair.send_to_receiver(end=True)
     for side, session, what in (("send", near, "docker save"), ("take", far, "docker load")):
         status, words = ended.get(side, (0, ""))
         if status:
@@ -64,5 +68,5 @@ async def _stream(near: Session, far: Session, job: dict[str, Any], road: Road, 
 
 def _failed(node: str, what: str, words: str) -> SparkctlError:
     """Return the error of a docker command that failed."""
-    known = refusal(node, 0, words)
+    known = error_for_response(node, 0, words)
     return type(known)(node, f"{what} failed on {node}: {words}", known.hint)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkctl.core.own_questions import marked
+from sparkctl.core.own_questions import mark_request_path
 from sparkctl.errors import ForwardingForbidden
 from sparkctl.wire import http
-from sparkctl.wire.link import Link
+from sparkctl.wire.link import NodeConnection
 
 # what a server says that compares whole targets: it is asked once more, without the query that it does not take
 _NOT_TAKEN = (400, 404, 405)
 
 
 @dataclass(slots=True)
-class Manners:
+class QueryMarkerSupport:
     """What is known of how one server takes our questions, kept by whoever asks it more than once.
 
     A question without the query stands in the engine's own log as anybody's does. It is not asked any more of a server that
@@ -24,8 +24,8 @@ class Manners:
     takes_queries: bool = False
 
 
-async def ask(
-    link: Link,
+async def request_engine(
+    link: NodeConnection,
     port: int,
     method: str,
     path: str,
@@ -33,17 +33,17 @@ async def ask(
     body: bytes | None = None,
     headers: http.Headers = (),
     timeout: float,
-    manners: Manners | None = None,
-) -> http.Response:
+    manners: QueryMarkerSupport | None = None,
+) -> http.HttpResponse:
     """Ask the engine on that port of the node; ``timeout`` in seconds for each of at most two askings. Raises as `http.request`.
 
     Where sshd forwards no connection to the port, a command on the node asks: what serves is never called down for that.
     """
-    manners = manners or Manners()
+    manners = manners or QueryMarkerSupport()
 
-    async def once(target: str) -> http.Response:
+    async def once(target: str) -> http.HttpResponse:
         try:
-            return await http.request(link, port, method, target, body=body, headers=headers, timeout=timeout)
+            return await http.request_tcp(link, port, method, target, body=body, headers=headers, timeout=timeout)
         except ForwardingForbidden as forbidden:
             try:
                 return await http.request_in_session(
@@ -52,8 +52,8 @@ async def ask(
             except ForwardingForbidden:
                 raise forbidden from None  # its message has the remedy
 
-    answer = await once(marked(path))
-    manners.takes_queries = manners.takes_queries or answer.ok
+    answer = await once(mark_request_path(path))
+    manners.takes_queries = manners.takes_queries or answer.is_success
     if answer.status in _NOT_TAKEN and not manners.takes_queries:
         answer = await once(path)
     return answer

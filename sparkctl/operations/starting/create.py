@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import asyncio
 
-from sparkctl.core.context import Context, Interrupted, NodeLock
+from sparkctl.core.context import CommandContext, CommandInterrupted, NodeLock
 from sparkctl.core.session import Session
-from sparkctl.errors import DockerError, LinkLost, NodeError, NoSuchContainer
+from sparkctl.errors import ConnectionLost, ContainerNotFound, DockerError, NodeError
 from sparkctl.model.container import ContainerState
-from sparkctl.model.history import Share
-from sparkctl.model.plan import Label, LaunchPlan
+from sparkctl.model.history import NodeResult
+from sparkctl.model.plan import ContainerLabel, LaunchPlan
 
 _UNDO_PATIENCE = 15.0
 
 
-class CreatingTooLong(DockerError):
+class CreateTimeout(DockerError):
     """Docker did not answer to the creation within its time."""
 
 
-async def create(ctx: Context, session: Session, plan: LaunchPlan, lock: NodeLock) -> str:
+async def create_container(ctx: CommandContext, session: Session, plan: LaunchPlan, lock: NodeLock) -> str:
     """Create and start. The first Ctrl-C lets this finish (the engine then goes on without us), a second undoes it."""
     work = asyncio.ensure_future(_create_and_start(session, plan, lock))
     second = asyncio.ensure_future(ctx.interrupt.wait(2))
     try:
         await asyncio.wait({work, second}, timeout=plan.timeouts.creating, return_when=asyncio.FIRST_COMPLETED)
         if work.done():
-            ctx.note(Share(plan.node, plan.instance, container=work.result()))
+            ctx.record_node_result(NodeResult(plan.node, plan.instance, container=work.result()))
             return work.result()
-        removed = await _undo(session, plan, work)
+        removed = await _remove_created_container(session, plan, work)
         if second.done():
-            raise Interrupted(f"interrupted while {plan.container_name} was created; {removed}")
+            raise CommandInterrupted(f"interrupted while {plan.container_name} was created; {removed}")
         hint = f"on {plan.node}: systemctl status docker"
-        raise CreatingTooLong(plan.node, f"no answer to the creation in time; {removed}", hint)
+        raise CreateTimeout(plan.node, f"no answer to the creation in time; {removed}", hint)
     finally:
         second.cancel()
         work.cancel()
@@ -41,12 +41,12 @@ async def create(ctx: Context, session: Session, plan: LaunchPlan, lock: NodeLoc
 async def _create_and_start(session: Session, plan: LaunchPlan, lock: NodeLock) -> str:
     try:
         container_id = await session.docker.create(plan)
-    except LinkLost:
-        container_id = await _created_meanwhile(session, plan, lock)
+    except ConnectionLost:
+        container_id = await _create_after_reconnect(session, plan, lock)
     try:
         await session.docker.start(container_id)
-    except LinkLost:
-        await _started_meanwhile(session, plan, container_id)
+    except ConnectionLost:
+        await _start_after_reconnect(session, plan, container_id)
     except DockerError as refused:
         # A refused start leaves a container in state "created" behind: nothing half-started may stay.
         try:
@@ -61,24 +61,24 @@ async def _create_and_start(session: Session, plan: LaunchPlan, lock: NodeLock) 
     return container_id
 
 
-async def _created_meanwhile(session: Session, plan: LaunchPlan, lock: NodeLock) -> str:
+async def _create_after_reconnect(session: Session, plan: LaunchPlan, lock: NodeLock) -> str:
     """The connection broke under the create call: it may have been done or not. Look, and only then do it again."""
     await session.link.reconnect(give_up_after=plan.timeouts.creating)
-    await lock.ensure()
-    for container in await session.docker.list():
-        if container.name == plan.container_name and container.label(Label.HASH) == plan.profile_hash:
+    await lock.reacquire_if_lost()
+    for container in await session.docker.list_containers():
+        if container.name == plan.container_name and container.label(ContainerLabel.HASH) == plan.profile_hash:
             return container.id
     return await session.docker.create(plan)
 
 
-async def _started_meanwhile(session: Session, plan: LaunchPlan, container_id: str) -> None:
+async def _start_after_reconnect(session: Session, plan: LaunchPlan, container_id: str) -> None:
     """The connection broke under the start call. One that has run, even if it has ended since, was started."""
     await session.link.reconnect(give_up_after=plan.timeouts.creating)
-    if (await session.docker.inspect(container_id)).state is ContainerState.CREATED:
+    if (await session.docker.inspect_container(container_id)).state is ContainerState.CREATED:
         await session.docker.start(container_id)
 
 
-async def _undo(session: Session, plan: LaunchPlan, work: asyncio.Future[str]) -> str:
+async def _remove_created_container(session: Session, plan: LaunchPlan, work: asyncio.Future[str]) -> str:
     """Remove what a creation left; say so, or say that it could not be done.
 
     The call that is under way is waited for: cancelled here, it would still be carried out there, after our look.
@@ -90,7 +90,7 @@ async def _undo(session: Session, plan: LaunchPlan, work: asyncio.Future[str]) -
         return "nothing was left behind"  # it failed by itself, and cleaned up after itself
     try:
         await session.docker.remove(work.result(), force=True)
-    except NoSuchContainer:
+    except ContainerNotFound:
         return "it is gone"
     except (DockerError, NodeError) as error:
         return f"it may still be there ({error.message})"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from sparkctl.core.context import Context
+from sparkctl.core.context import CommandContext
 from sparkctl.core.session import Session
-from sparkctl.errors import Refused
-from sparkctl.model.ask import StartAgain
-from sparkctl.model.history import Share
+from sparkctl.errors import OperationRefused
+from sparkctl.model.ask import RetryStartQuestion
+from sparkctl.model.history import NodeResult
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.verdict import Verdict
 from sparkctl.operations import receipts
@@ -21,33 +21,35 @@ _BEFORE_ASKING = 2  # failed starts within them
 Warn = Callable[[str], None]
 
 
-async def collect(session: Session, ctx: Context, plan: LaunchPlan, warn: Warn) -> None:
+async def collect_guard_receipts(session: Session, ctx: CommandContext, plan: LaunchPlan, warn: Warn) -> None:
     """Fetch what the guard left while nobody was connected, and say what became of an earlier start of this."""
-    for receipt in (await receipts.look(session)).receipts:
-        if receipts.keep(ctx, session, receipt, warn) and receipt.instance == plan.instance:
+    for receipt in (await receipts.read_guard_directory(session)).receipts:
+        if receipts.save_receipt(ctx, session, receipt, warn) and receipt.instance == plan.instance:
             when = time.strftime("%H:%M", time.localtime(receipt.at))
-            warn(f"the guard stopped {plan.instance} at {when}: {judge.fall(receipt)}")
+            warn(f"the guard stopped {plan.instance} at {when}: {judge.describe_memory_drop(receipt)}")
 
 
-async def ask_before_a_third(ctx: Context, plans: Sequence[LaunchPlan], again: str) -> None:
+async def confirm_after_failures(ctx: CommandContext, plans: Sequence[LaunchPlan], again: str) -> None:
     """Two starts that failed one after the other are a reason to think before the third: ask, or refuse.
 
     ``plans`` are those of all ranks, the head's first: whichever of them failed. ``again`` is the command that asks for the
     same once more. Raises `Refused` where the answer is no, or nobody answers.
     """
-    head, since = plans[0], ctx.clock.now() - _WITHIN
+    head, since = plans[0], ctx.clock.unix_time() - _WITHIN
     found = {one for plan in plans for one in ctx.history.failures_since_ready(plan.profile, plan.node, since)}
     failures = tuple(sorted(found))
-    if len(failures) < _BEFORE_ASKING or await ctx.asker.confirm(StartAgain(head.node, head.profile, failures)):
+    if len(failures) < _BEFORE_ASKING or await ctx.asker.ask_yes_no(
+        RetryStartQuestion(head.node, head.profile, failures)
+    ):
         return
-    raise Refused(
+    raise OperationRefused(
         f"{head.profile} failed on {' and '.join(plan.node for plan in plans)} {len(failures)} times within the last hour "
-        f"({_hows([how for _, how in failures])}); nothing was started",
+        f"({_describe_failures([how for _, how in failures])}); nothing was started",
         f"see why: sparkctl logs {head.instance} --node {head.node}\nstart it all the same: {again} --again",
     )
 
 
-def _hows(causes: Sequence[str]) -> str:
+def _describe_failures(causes: Sequence[str]) -> str:
     """Return how the starts failed, in words, each way once."""
     words = [cause.replace("-", " ") for cause in causes]
     if len(set(words)) == 1:
@@ -55,16 +57,18 @@ def _hows(causes: Sequence[str]) -> str:
     return ", ".join(words)
 
 
-def remember_failure(
-    ctx: Context, plan: LaunchPlan, container: str, verdict: Verdict, warn: Warn, *, counts: bool
+def record_start_failure(
+    ctx: CommandContext, plan: LaunchPlan, container: str, verdict: Verdict, warn: Warn, *, counts: bool
 ) -> None:
     """Keep why this start failed beside its log; ``counts``: as a failure, not only as one that took too long."""
     try:
-        ctx.history.keep_verdict(plan.instance, plan.node, container, verdict)
+        ctx.history.save_verdict(plan.instance, plan.node, container, verdict)
         if counts and ctx.operation is not None:
-            ctx.note(Share(plan.node, plan.instance, container=container or None, cause=str(verdict.cause)))
+            ctx.record_node_result(
+                NodeResult(plan.node, plan.instance, container=container or None, cause=str(verdict.cause))
+            )
         elif counts:
-            now = ctx.clock.now()
-            ctx.history.remember_failure(plan.profile, plan.profile_hash, plan.node, verdict.cause, container, now)
+            now = ctx.clock.unix_time()
+            ctx.history.record_failure(plan.profile, plan.profile_hash, plan.node, verdict.cause, container, now)
     except OSError as error:
         warn(f"this failed start was not kept in the history: {error}")

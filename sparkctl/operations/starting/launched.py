@@ -4,41 +4,46 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from sparkctl.core.context import Context
-from sparkctl.core.record import masked
+from sparkctl.core.context import CommandContext
+from sparkctl.core.record import redact_launch_plan
 from sparkctl.model.container import Container
 from sparkctl.model.node import Node
-from sparkctl.model.plan import DockerRun, Label, LaunchPlan, ReadyRule, Timeouts
-from sparkctl.operations.labels import expected_of, grace_of, port_of, rule_of
+from sparkctl.model.plan import ContainerLabel, DockerRunSpec, LaunchPlan, PhaseTimeouts, ReadinessRule
+from sparkctl.operations.labels import (
+    parse_expected_memory_label,
+    parse_port_label,
+    parse_ready_rule_label,
+    parse_stop_grace_label,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Launched:
+class ContainerLaunch:
     """``plan`` may be shown: its secrets are masked. Of it only what makes the ``docker run`` line is read back, and what
     labels tell: ``ready`` is None where they do not. ``started`` in unix seconds by the node's clock."""
 
     plan: LaunchPlan
-    ready: ReadyRule | None
+    ready: ReadinessRule | None
     started: float | None
 
 
-async def launched(ctx: Context, node: Node, container_id: str) -> Launched:
+async def read_container_launch(ctx: CommandContext, node: Node, container_id: str) -> ContainerLaunch:
     """Look how a container was started. Raises `NodeError` and `DockerError`, NoSuchContainer among them."""
     async with ctx.session(node) as session:
         await session.link.connect()
-        container = await session.docker.inspect(container_id)
-        return read_back(node, container, await session.docker.run_of(container_id))
+        container = await session.docker.inspect_container(container_id)
+        return rebuild_launch_plan(node, container, await session.docker.read_run_options(container_id))
 
 
-def read_back(node: Node, container: Container, run: DockerRun) -> Launched:
+def rebuild_launch_plan(node: Node, container: Container, run: DockerRunSpec) -> ContainerLaunch:
     """Return the plan that a container came of. Pure."""
-    ready = rule_of(container)
-    same = {one.name: getattr(run, one.name) for one in fields(DockerRun) if one.name != "name"}
+    ready = parse_ready_rule_label(container)
+    same = {one.name: getattr(run, one.name) for one in fields(DockerRunSpec) if one.name != "name"}
     plan = LaunchPlan(
-        node=node.name, instance=container.label(Label.INSTANCE) or container.name,
-        profile=container.label(Label.PROFILE) or "", profile_hash=container.label(Label.HASH) or "",
-        engine=container.label(Label.ENGINE) or "", container_name=run.name, port=port_of(container), served_model=None,
-        api_key=None, ready=ready or ReadyRule(None, None, "none"), timeouts=Timeouts(), drop_caches=False,
-        stop_grace=grace_of(container) or 0.0, expected_memory=expected_of(container), floor_memory=None, **same,
+        node=node.name, instance=container.label(ContainerLabel.INSTANCE) or container.name,
+        profile=container.label(ContainerLabel.PROFILE) or "", profile_hash=container.label(ContainerLabel.HASH) or "",
+        engine=container.label(ContainerLabel.ENGINE) or "", container_name=run.name, port=parse_port_label(container), served_model=None,
+        api_key=None, ready=ready or ReadinessRule(None, None, "none"), timeouts=PhaseTimeouts(), drop_caches=False,
+        stop_grace=parse_stop_grace_label(container) or 0.0, expected_memory=parse_expected_memory_label(container), floor_memory=None, **same,
     )  # fmt: skip
-    return Launched(masked(plan), ready, container.started)
+    return ContainerLaunch(redact_launch_plan(plan), ready, container.started)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from sparkctl.core.session import Session
-from sparkctl.errors import Refused
+from sparkctl.errors import OperationRefused
 from sparkctl.model.plan import LaunchPlan
 
 _LOOPBACK = "127.0.0.1"
@@ -31,7 +31,7 @@ async def verify_port_access(session: Session, plan: LaunchPlan) -> None:
         return
     except TimeoutError as silent:
         node = session.node.name
-        raise Refused(
+        raise OperationRefused(
             f"port {service.port} of {node} does not answer on its own loopback, so the start could not be watched",
             f"a firewall on {node} may drop it: sudo iptables -S; or take another port: --set port=PORT",
         ) from silent

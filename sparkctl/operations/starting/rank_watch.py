@@ -8,20 +8,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from sparkctl.core import verdicts
-from sparkctl.core.context import Context
+from sparkctl.core.context import CommandContext
 from sparkctl.core.session import Session
 from sparkctl.engines.base import Engine
 from sparkctl.errors import DockerError, NodeError
-from sparkctl.model.events import Event, PhaseChanged, Warned
-from sparkctl.model.guard import Receipt, UnwatchReason
+from sparkctl.model.events import Event, PhaseChanged, WarningEmitted
+from sparkctl.model.guard import GuardReceipt, UnwatchReason
 from sparkctl.model.node import NodeName
-from sparkctl.model.phase import Expectation, Phase
+from sparkctl.model.phase import ExpectedDurations, Phase
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.verdict import Verdict
 from sparkctl.operations import receipts
 from sparkctl.operations.starting import judge
-from sparkctl.operations.starting.start_guard import StartGuard
-from sparkctl.operations.starting.watch import StartWatch, Watched, secrets_of
+from sparkctl.operations.starting.start_guard import GuardSession
+from sparkctl.operations.starting.watch import StartWatch, WatchResult, secrets_of
 from sparkctl.operations.stopping.savelog import save_log
 from sparkctl.operations.stream import Emit
 
@@ -29,7 +29,7 @@ _SIGKILLED = 137
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class RankStartFailure:
     """Why a rank failed, or is late, and where its whole log lies. ``at``: when, by its node's clock, unix seconds;
     ``is_aftermath``: it says no more than that something else went wrong before."""
 
@@ -39,14 +39,14 @@ class Failed:
     is_aftermath: bool = False
 
 
-class WatchedRank:
+class RankWatch:
     """``container_id`` is empty until there is one. ``began`` is the verb's, by the context's clock; ``again`` the command that
     asks for the same once more; ``timeout`` in seconds for the whole verb. ``since``: where its log begins for this start, by
     the node's clock (unix seconds), None: at its beginning."""
 
     def __init__(
         self,
-        ctx: Context,
+        ctx: CommandContext,
         session: Session,
         engine: Engine,
         plan: LaunchPlan,
@@ -59,7 +59,7 @@ class WatchedRank:
         self.began, self.again, self.timeout = began, again, timeout
         self.container_id = ""
         self.since: float | None = None
-        self.guard: StartGuard | None = None
+        self.guard: GuardSession | None = None
         self.drop_was_told = False  # that the page cache cannot be dropped here
         self._watch: StartWatch | None = None
 
@@ -68,69 +68,69 @@ class WatchedRank:
     async def arm(self) -> None:
         """Have the guard on the node before there is anything to guard."""
         if self.plan.guard is not None:
-            self.guard = StartGuard(self.session, self.ctx, self.emit, self.plan, self.plan.guard)
+            self.guard = GuardSession(self.session, self.ctx, self.emit, self.plan, self.plan.guard)
             await self.guard.arm(drop_was_told=self.drop_was_told)
 
-    async def watch_over(self, container_id: str) -> None:
+    async def guard_container(self, container_id: str) -> None:
         """Have the guard watch a container."""
         if self.guard is not None:
             await self.guard.watch(container_id)
 
-    async def leave(self) -> None:
+    async def detach(self) -> None:
         """Go, and leave what was begun: the guard stays armed."""
         if self.guard is not None:
-            await self.guard.leave()
+            await self.guard.detach()
 
     # watching
 
-    async def watch(self) -> Watched:
+    async def watch(self) -> WatchResult:
         """Watch it to its end: ready, failed or out of time; its log is saved as it comes."""
         plan, container_id = self.plan, self.container_id
         watch = StartWatch(
             self.session, self.engine, plan, container_id, self.ctx, self._step, self.began, self.again, self.since
         )
         self._watch = watch
-        watch.expected = self.usual()
+        watch.expected = self.expected_duration()
         try:
             watch.saved = self.ctx.history.log_writer(plan.instance, plan.node, container_id, secrets_of(plan))
         except OSError as error:
             self.warn(f"the log will not be saved here: {error}")
-        guarding = None if self.guard is None else asyncio.create_task(self.guard.attend(watch.loads_weights))
+        guarding = None if self.guard is None else asyncio.create_task(self.guard.renew_lease(watch.loads_weights))
         try:
             return await watch.run(self.timeout)
         finally:
             if watch.saved is not None:
                 watch.saved.close()
             if guarding is not None:
-                await ending(guarding)
+                await cancel_or_raise(guarding)
 
-    def usual(self) -> Expectation:
+    def expected_duration(self) -> ExpectedDurations:
         """Return how long its start usually takes, as far as starts of it were seen."""
         return self.ctx.history.expected(self.plan.profile, self.plan.profile_hash, self.plan.node)
 
-    async def became_ready(self) -> None:
+    async def record_ready(self) -> None:
         """End the guard's watch, and say that it is ready."""
         if self.guard is not None:
-            await self.guard.end(UnwatchReason.READY)
+            await self.guard.stop_watching(UnwatchReason.READY)
         if self._watch is not None:
             self._watch.report(
                 Phase.READY, None if self.plan.ranks == 1 else f"rank {self.plan.rank} of {self.plan.ranks}"
             )
 
     @property
-    def standing(self) -> Verdict | None:
+    def current_verdict(self) -> Verdict | None:
         """What its log alone says of why it cannot go on, None while it says nothing of the kind."""
-        return None if self._watch is None else verdicts.of_log(self._watch.log, self.plan)
+        return None if self._watch is None else verdicts.build_verdict(self._watch.log, self.plan)
 
     @property
-    def so_far(self) -> str:
+    def describe_progress(self) -> str:
         """How far it is, in words."""
         if self._watch is None:
             return str(Phase.UNKNOWN)
         step = self._watch.log.step
         return f"{self._watch.log.phase}{f' ({step.name})' if step else ''}"
 
-    async def failed(self, verdict: Verdict | None, *, timed_out: bool = False) -> Failed:
+    async def failed(self, verdict: Verdict | None, *, timed_out: bool = False) -> RankStartFailure:
         """Find out why it failed, or is late; what the guard did there outweighs the log."""
         assert self._watch is not None
         watch, at, receipt = self._watch, self._watch.failed_at, None
@@ -138,7 +138,7 @@ class WatchedRank:
         if not timed_out:
             watch.report(Phase.FAILED)
         try:
-            container = await self.session.docker.inspect(self.container_id)
+            container = await self.session.docker.inspect_container(self.container_id)
             at = container.finished if at is None else at
             if container.exit_code == _SIGKILLED and not container.is_alive and not timed_out:
                 receipt = await self._receipt()
@@ -147,19 +147,19 @@ class WatchedRank:
         except (DockerError, NodeError):
             pass  # what was followed is saved; the verdict stands without another look
         if receipt is not None:
-            receipts.keep(self.ctx, self.session, receipt, self.warn)
+            receipts.save_receipt(self.ctx, self.session, receipt, self.warn)
             at, claim = receipt.at, self.engine.memory_setting
             within = None if self.guard is None else self.guard.watched_for
-            claims = None if claim is None else self.plan.flag(claim.removeprefix("args."))
-            verdict = judge.of_guard(self.plan, watch.log, receipt, claim, claims, within)
-        return Failed(verdict, log, at, verdict is not None and verdicts.is_aftermath(watch.log, verdict))
+            claims = None if claim is None else self.plan.get_flag_value(claim.removeprefix("args."))
+            verdict = judge.verdict_of_guard_kill(self.plan, watch.log, receipt, claim, claims, within)
+        return RankStartFailure(verdict, log, at, verdict is not None and verdicts.is_consequence(watch.log, verdict))
 
     async def end(self) -> None:
         """Stop the container, which is kept with its log: another rank has failed, and without it this one is of no use."""
         try:
-            if (await self.session.docker.inspect(self.container_id)).is_alive:
+            if (await self.session.docker.inspect_container(self.container_id)).is_alive:
                 if self.guard is not None:
-                    await self.guard.end(UnwatchReason.STOPPED)
+                    await self.guard.stop_watching(UnwatchReason.STOPPED)
                 await self.session.docker.stop(self.container_id, self.plan.stop_grace)
         except (DockerError, NodeError) as error:
             self.warn(
@@ -167,19 +167,19 @@ class WatchedRank:
                 f"when it answers again: sparkctl down {self.plan.instance}",
             )
 
-    async def ended_after(self, other: NodeName) -> str | None:
+    async def save_log_after_stop(self, other: NodeName) -> str | None:
         """Say that it was stopped because another rank had failed, and have its whole log; return where that lies."""
         log = None if self._watch is None or self._watch.saved is None else str(self._watch.saved.path)
         with suppress(DockerError, NodeError):
-            container = await self.session.docker.inspect(self.container_id)
+            container = await self.session.docker.inspect_container(self.container_id)
             if not container.is_alive:
                 log = (await save_log(self.session, self.ctx, self.emit, container, secrets_of(self.plan))).path or log
                 if self._watch is not None:
                     self._watch.report(Phase.STOPPED, f"its rank on {other} failed")
         return log
 
-    async def _receipt(self) -> Receipt | None:
-        return await (self.guard.receipt() if self.guard else receipts.of(self.session, self.container_id))
+    async def _receipt(self) -> GuardReceipt | None:
+        return await (self.guard.receipt() if self.guard else receipts.read_receipt(self.session, self.container_id))
 
     def _step(self, event: Event) -> None:
         """Let the guard know of every step at once."""
@@ -191,10 +191,10 @@ class WatchedRank:
 
     def warn(self, message: str, hint: str | None = None) -> None:
         """Say something of this node that does not end the start."""
-        self.emit(Warned(self.ctx.clock.now(), self.plan.node, message, hint))
+        self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, message, hint))
 
 
-async def ending(task: asyncio.Task[None]) -> None:
+async def cancel_or_raise(task: asyncio.Task[None]) -> None:
     """End a task that runs beside; a defect in it is not hidden."""
     if not task.done():
         task.cancel()

@@ -6,17 +6,17 @@ import shlex
 from collections.abc import Sequence
 from itertools import pairwise
 
-from sparkctl.errors import ImageMissing, InvalidInput, Refused
+from sparkctl.errors import ImageNotFound, InvalidInput, OperationRefused
 from sparkctl.model.container import Container
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import Label, LaunchPlan
+from sparkctl.model.plan import ContainerLabel, LaunchPlan
 from sparkctl.model.profile import Profile
 from sparkctl.model.secrets import redact_words
-from sparkctl.operations.labels import nodes_of, run_of
-from sparkctl.operations.starting.preflight import Scene
+from sparkctl.operations.labels import parse_rank_nodes_label, parse_start_id_label
+from sparkctl.operations.starting.preflight import PreflightInspection
 
 
-def nodes_for(profile: Profile, named: Sequence[Node], configured: Sequence[Node]) -> tuple[Node, ...]:
+def assign_nodes_to_ranks(profile: Profile, named: Sequence[Node], configured: Sequence[Node]) -> tuple[Node, ...]:
     """Return the nodes of a profile for several in the order of their ranks: those that were named, else all there are.
 
     Raises `InvalidInput` where these are not exactly as many as the profile is for.
@@ -39,10 +39,10 @@ def _several(nodes: Sequence[Node]) -> str:
     return f"{len(nodes)} {'is' if len(nodes) == 1 else 'are'}"
 
 
-def refuse_count(profile: Profile, nodes: Sequence[Node]) -> None:
+def refuse_wrong_node_count(profile: Profile, nodes: Sequence[Node]) -> None:
     """Raise `InvalidInput` where these nodes are not as many as the profile is for."""
     if profile.nodes > 1:
-        nodes_for(profile, nodes, nodes)
+        assign_nodes_to_ranks(profile, nodes, nodes)
     elif len(nodes) > 1:
         raise InvalidInput(
             f"{profile.name} is for one Spark, and {' and '.join(node.name for node in nodes)} are named",
@@ -50,7 +50,7 @@ def refuse_count(profile: Profile, nodes: Sequence[Node]) -> None:
         )
 
 
-def sync_command(words: Sequence[str], source: str, target: str) -> str:
+def format_transfer_command(words: Sequence[str], source: str, target: str) -> str:
     """Return the command that brings what a start needs to another Spark. ``words``: the profile and its overrides, of which
     those count that say which image and which model."""
     profile, *rest = words
@@ -61,7 +61,9 @@ def sync_command(words: Sequence[str], source: str, target: str) -> str:
     return shlex.join(["sparkctl", "sync", profile, "--from", source, "--to", target, *redact_words(told)])
 
 
-def refuse_unequal_images(words: Sequence[str], plans: Sequence[LaunchPlan], scenes: Sequence[Scene]) -> None:
+def refuse_different_images(
+    words: Sequence[str], plans: Sequence[LaunchPlan], scenes: Sequence[PreflightInspection]
+) -> None:
     """Raise where some nodes have the image and others do not, or another one under its name; of none at all `decide` tells.
     ``words`` as in `sync_command`."""
     if all(_running(plan, scene) is not None for plan, scene in zip(plans, scenes, strict=True)):
@@ -71,18 +73,18 @@ def refuse_unequal_images(words: Sequence[str], plans: Sequence[LaunchPlan], sce
         return
     source, image = having[0]
     for plan, scene in zip(plans, scenes, strict=True):
-        hint = sync_command(words, source.node, plan.node)
+        hint = format_transfer_command(words, source.node, plan.node)
         if scene.image is None:
-            raise ImageMissing(plan.node, f"{plan.node} does not have the image {plan.image}; {source.node} has", hint)
-        if not scene.image.is_same(image):
-            raise Refused(
+            raise ImageNotFound(plan.node, f"{plan.node} does not have the image {plan.image}; {source.node} has", hint)
+        if not scene.image.is_same_image(image):
+            raise OperationRefused(
                 f"{plan.image} is another image on {plan.node} ({_short(scene.image.id)}) than on {source.node} "
                 f"({_short(image.id)}): the ranks of one model need the same",
                 hint,
             )
 
 
-def refuse_half(plans: Sequence[LaunchPlan], scenes: Sequence[Scene]) -> None:
+def refuse_partially_running(plans: Sequence[LaunchPlan], scenes: Sequence[PreflightInspection]) -> None:
     """Raise `Refused` where this version of the model runs on some of its nodes only, or not as it was asked for."""
     found = [(plan, _running(plan, scene)) for plan, scene in zip(plans, scenes, strict=True)]
     there = [(plan, one) for plan, one in found if one is not None]
@@ -94,49 +96,51 @@ def refuse_half(plans: Sequence[LaunchPlan], scenes: Sequence[Scene]) -> None:
             _names([plan.node for plan, _ in there]),
             _names([plan.node for plan, one in found if not one]),
         )
-        raise Refused(
+        raise OperationRefused(
             f"half of {instance} runs: a rank of it is on {standing}, and none on {missing}",
             f"stop what is left of it: {down}; then start it anew",
         )
     if not all(_is_of_one_start(one, other) for (_, one), (_, other) in pairwise(there)):
-        raise Refused(f"the ranks of {instance} that run are of different starts", f"stop them: {down}")
-    nodes = nodes_of(there[0][1])
+        raise OperationRefused(f"the ranks of {instance} that run are of different starts", f"stop them: {down}")
+    nodes = parse_rank_nodes_label(there[0][1])
     if nodes and nodes != tuple(plan.node for plan in plans):
         again = shlex.join(["sparkctl", "up", plans[0].profile, *(word for name in nodes for word in ("--node", name))])
-        raise Refused(
+        raise OperationRefused(
             f"{instance} already runs with its ranks in another order: {', '.join(nodes)}",
             f"watch that one: {again}; or stop it: {down}",
         )
 
 
-def refuse_part(plans: Sequence[LaunchPlan], stops: Sequence[Container | None]) -> None:
+def refuse_partial_stop(plans: Sequence[LaunchPlan], stops: Sequence[Container | None]) -> None:
     """Raise `Refused` where what would be stopped has ranks elsewhere, too: half of a model is never left behind."""
     own = {plan.node for plan in plans}
     for plan, one in zip(plans, stops, strict=True):
-        elsewhere = [] if one is None else [name for name in nodes_of(one) if name not in own]
+        elsewhere = [] if one is None else [name for name in parse_rank_nodes_label(one) if name not in own]
         if elsewhere:
-            raise Refused(
+            raise OperationRefused(
                 f"the {plan.instance} that runs on {plan.node} has a rank on {_names(elsewhere)}, too",
                 f"stop all of it first: sparkctl down {plan.instance}",
             )
 
 
-def _running(plan: LaunchPlan, scene: Scene) -> Container | None:
+def _running(plan: LaunchPlan, scene: PreflightInspection) -> Container | None:
     """Return the container of this very version that runs there, None where none does."""
     return next(
         (
             one
             for one in scene.containers
             if one.is_alive
-            and one.label(Label.INSTANCE) == plan.instance
-            and one.label(Label.HASH) == plan.profile_hash
+            and one.label(ContainerLabel.INSTANCE) == plan.instance
+            and one.label(ContainerLabel.HASH) == plan.profile_hash
         ),
         None,
     )
 
 
 def _is_of_one_start(one: Container, other: Container) -> bool:
-    return run_of(one) == run_of(other) and one.label(Label.NODES) == other.label(Label.NODES)
+    return parse_start_id_label(one) == parse_start_id_label(other) and one.label(ContainerLabel.NODES) == other.label(
+        ContainerLabel.NODES
+    )
 
 
 def _short(image: str) -> str:

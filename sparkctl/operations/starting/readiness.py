@@ -6,13 +6,13 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from sparkctl.errors import DockerError, LinkLost
-from sparkctl.model.plan import Service
+from sparkctl.errors import ConnectionLost, DockerError
+from sparkctl.model.plan import ReadinessTarget
 from sparkctl.model.secrets import redact
-from sparkctl.model.text import clean, load_json, shorten
-from sparkctl.operations.starting.asking import Manners, ask
+from sparkctl.model.text import load_json, sanitize_line, truncate_text
+from sparkctl.operations.starting.asking import QueryMarkerSupport, request_engine
 from sparkctl.wire import http
-from sparkctl.wire.link import Link
+from sparkctl.wire.link import NodeConnection
 
 _HEALTH_TIMEOUT = 25.0  # SGLang answers after a generation of its own, and gives up after 20 s
 _NAME_TIMEOUT = 5.0
@@ -23,7 +23,7 @@ _ALIVE = (401, 403)  # an API key is wanted: alive, whoever asks
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProbeResult:
     """``good``: as it should be. ``what``: in our words. ``unproven``: alive, but it will not say more to us.
 
     ``said`` is what the engine said, one printable line with whatever secrets the engine repeats: shown by `told` only.
@@ -34,45 +34,52 @@ class Answer:
     unproven: bool = False
     said: str = field(default="", repr=False)
 
-    def told(self, secrets: Collection[str]) -> str:
+    def format_masked(self, secrets: Collection[str]) -> str:
         """Return the whole answer for evidence, with these secrets masked."""
-        return f"{self.what} {shorten(redact(self.said, secrets), _SHOWN)}".rstrip()
+        return f"{self.what} {truncate_text(redact(self.said, secrets), _SHOWN)}".rstrip()
 
 
-async def health(
-    link: Link, service: Service, timeout: float = _HEALTH_TIMEOUT, manners: Manners | None = None
-) -> Answer:
+async def check_health(
+    link: NodeConnection,
+    service: ReadinessTarget,
+    timeout: float = _HEALTH_TIMEOUT,
+    manners: QueryMarkerSupport | None = None,
+) -> ProbeResult:
     """Ask the health path once. Raises `LinkLost`; everything the engine can do wrong is an `Answer`."""
     port = service.port
     if service.ready.health is None or port is None:
-        return Answer(True, "health is not asked")
+        return ProbeResult(True, "health is not asked")
     path = service.ready.health
     try:
         headers = list(_headers(service).items())
-        response = await ask(link, port, "GET", path, headers=headers, timeout=timeout, manners=manners)
-    except LinkLost:
+        response = await request_engine(link, port, "GET", path, headers=headers, timeout=timeout, manners=manners)
+    except ConnectionLost:
         raise
     except ConnectionRefusedError:
-        return Answer(False, f"port {port} refuses connections")
+        return ProbeResult(False, f"port {port} refuses connections")
     except TimeoutError:
-        return Answer(False, f"GET {path} did not answer within {timeout:.0f} s")
-    except (ConnectionError, http.BadAnswer) as broken:
-        return Answer(False, f"GET {path}:", said=clean(str(broken)) or "connection closed")
+        return ProbeResult(False, f"GET {path} did not answer within {timeout:.0f} s")
+    except (ConnectionError, http.InvalidHttpResponse) as broken:
+        return ProbeResult(False, f"GET {path}:", said=sanitize_line(str(broken)) or "connection closed")
     if is_alive(response.status):
-        return Answer(True, f"GET {path} answered {response.status}")
-    return Answer(False, f"GET {path} answered {response.status}", said=_line(response.body))
+        return ProbeResult(True, f"GET {path} answered {response.status}")
+    return ProbeResult(False, f"GET {path} answered {response.status}", said=_line(response.body))
 
 
-async def request_status(link: Link, port: int, path: str, timeout: float) -> int | None:
+async def request_status(link: NodeConnection, port: int, path: str, timeout: float) -> int | None:
     """Return the status with which an engine answers a path that makes it generate nothing; None without an answer.
 
     Raises `LinkLost`.
     """
     try:
-        return (await ask(link, port, "GET", path, timeout=timeout, manners=Manners(takes_queries=True))).status
-    except LinkLost:
+        return (
+            await request_engine(
+                link, port, "GET", path, timeout=timeout, manners=QueryMarkerSupport(takes_queries=True)
+            )
+        ).status
+    except ConnectionLost:
         raise
-    except (OSError, http.BadAnswer):
+    except (OSError, http.InvalidHttpResponse):
         return None
 
 
@@ -81,28 +88,32 @@ def is_alive(status: int | None) -> bool:
     return status is not None and (200 <= status < 300 or status in _ALIVE)
 
 
-async def served_model(link: Link, port: int, manners: Manners | None = None) -> str | None:
+async def read_served_model(link: NodeConnection, port: int, manners: QueryMarkerSupport | None = None) -> str | None:
     """Return the first name that an engine serves under, None where it does not say."""
     try:
-        answer = await ask(link, port, "GET", "/v1/models", timeout=_NAME_TIMEOUT, manners=manners)
-        name = load_json(answer.body)["data"][0]["id"] if answer.ok else None
-    except (OSError, http.BadAnswer, ValueError, LookupError, TypeError, RecursionError, DockerError):
+        answer = await request_engine(link, port, "GET", "/v1/models", timeout=_NAME_TIMEOUT, manners=manners)
+        name = load_json(answer.body)["data"][0]["id"] if answer.is_success else None
+    except (OSError, http.InvalidHttpResponse, ValueError, LookupError, TypeError, RecursionError, DockerError):
         return None
     return name if isinstance(name, str) else None
 
 
-async def named(link: Link, service: Service, manners: Manners | None = None) -> Service:
+async def resolve_served_model(
+    link: NodeConnection, service: ReadinessTarget, manners: QueryMarkerSupport | None = None
+) -> ReadinessTarget:
     """Return it with the name that it serves under, asked of itself where nobody says it. Raises `LinkLost`."""
     if service.served_model is not None or service.port is None or service.ready.probe == "none":
         return service
-    return replace(service, served_model=await served_model(link, service.port, manners))
+    return replace(service, served_model=await read_served_model(link, service.port, manners))
 
 
-async def one_token(link: Link, service: Service, manners: Manners | None = None) -> Answer:
+async def request_token(
+    link: NodeConnection, service: ReadinessTarget, manners: QueryMarkerSupport | None = None
+) -> ProbeResult:
     """Ask for one token by the rule's API; a server without /v1/completions is asked for a chat answer instead."""
-    manners = manners or Manners()
+    manners = manners or QueryMarkerSupport()
     if service.ready.probe == "none":
-        return Answer(True, "no token is asked of this engine")
+        return ProbeResult(True, "no token is asked of this engine")
     if service.ready.probe == "completions":
         answer, status = await _ask(link, service, manners, "/v1/completions", {"prompt": service.ready.prompt})
         if status != 404:
@@ -113,36 +124,36 @@ async def one_token(link: Link, service: Service, manners: Manners | None = None
 
 
 async def _ask(
-    link: Link, service: Service, manners: Manners, path: str, body: dict[str, object]
-) -> tuple[Answer, int | None]:
+    link: NodeConnection, service: ReadinessTarget, manners: QueryMarkerSupport, path: str, body: dict[str, object]
+) -> tuple[ProbeResult, int | None]:
     port = service.port
     if port is None:
-        return Answer(False, "the profile gives no port to ask"), None
+        return ProbeResult(False, "the profile gives no port to ask"), None
     question = {"model": service.served_model or "default", **body, "max_tokens": 1, "temperature": 0, "stream": False}
     headers = [("Content-Type", "application/json"), *_headers(service).items()]
     try:
-        response = await ask(
+        response = await request_engine(
             link, port, "POST", path, body=json.dumps(question).encode(), headers=headers, timeout=_TOKEN_TIMEOUT,
             manners=manners,
         )  # fmt: skip
-    except LinkLost:
+    except ConnectionLost:
         raise
     except ConnectionRefusedError:
-        return Answer(False, f"port {port} refuses connections"), None
+        return ProbeResult(False, f"port {port} refuses connections"), None
     except TimeoutError:
-        return Answer(False, f"POST {path} gave no token within {_TOKEN_TIMEOUT:.0f} s"), None
-    except (ConnectionError, http.BadAnswer) as broken:
-        return Answer(False, f"POST {path}:", said=clean(str(broken)) or "connection closed"), None
+        return ProbeResult(False, f"POST {path} gave no token within {_TOKEN_TIMEOUT:.0f} s"), None
+    except (ConnectionError, http.InvalidHttpResponse) as broken:
+        return ProbeResult(False, f"POST {path}:", said=sanitize_line(str(broken)) or "connection closed"), None
     if response.status in _ALIVE:
-        return Answer(True, f"POST {path} wants an API key ({response.status})", unproven=True), response.status
+        return ProbeResult(True, f"POST {path} wants an API key ({response.status})", unproven=True), response.status
     if response.status != 200:
-        return Answer(False, f"POST {path} answered {response.status}", said=_line(response.body)), response.status
-    if not holds_token(response.body):
-        return Answer(False, f"POST {path} answered without a token:", said=_line(response.body)), response.status
-    return Answer(True, f"POST {path} gave a token"), response.status
+        return ProbeResult(False, f"POST {path} answered {response.status}", said=_line(response.body)), response.status
+    if not contains_token(response.body):
+        return ProbeResult(False, f"POST {path} answered without a token:", said=_line(response.body)), response.status
+    return ProbeResult(True, f"POST {path} gave a token"), response.status
 
 
-def holds_token(body: bytes) -> bool:
+def contains_token(body: bytes) -> bool:
     """Tell whether an OpenAI-style answer, plain or as server-sent events, holds at least one generated token."""
     text = body.decode("utf-8", "replace")
     if text.lstrip().startswith("data:"):
@@ -166,10 +177,10 @@ def _choice_has_token(text: str) -> bool:
     return False
 
 
-def _headers(service: Service) -> dict[str, str]:
+def _headers(service: ReadinessTarget) -> dict[str, str]:
     return {"Authorization": f"Bearer {service.api_key}"} if service.api_key else {}
 
 
 def _line(body: bytes) -> str:
     """Return the body as one printable line. It is cut only after masking: half a secret would not be found."""
-    return clean(body[:_READ].decode("utf-8", "replace").replace("\n", " ")).strip()
+    return sanitize_line(body[:_READ].decode("utf-8", "replace").replace("\n", " ")).strip()

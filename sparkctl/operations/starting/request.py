@@ -10,11 +10,11 @@ from sparkctl.engines.base import Engine
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
 from sparkctl.model.secrets import redact_words
-from sparkctl.model.verdict import Edit
+from sparkctl.model.verdict import FieldChange
 
 
 @dataclass(frozen=True, slots=True)
-class UpRequest:
+class StartInstance:
     """What to start and how. ``timeout`` is seconds for the whole start, None: only the phases' own limits.
 
     ``guarded`` False: without a guard, whatever the profile says. ``once_more``: although the last starts failed.
@@ -46,21 +46,21 @@ class UpRequest:
         return self.nodes[0]
 
     @property
-    def again(self) -> str:
+    def retry_command(self) -> str:
         """The command that asks for the same once more."""
-        return self.again_with()
+        return self.retry_command_with()
 
-    def again_with(self, edit: Edit | None = None) -> str:
+    def retry_command_with(self, edit: FieldChange | None = None) -> str:
         """The same command, for advice, secrets in it masked; with ``edit`` that field has its new value in it."""
         if self.is_of_switch:
-            return self.switch_with(edit)
+            return self.switch_command_with(edit)
         return self._command("up", {"--again": self.once_more, "--force": self.forced}, edit)
 
-    def switch_with(self, edit: Edit | None = None) -> str:
+    def switch_command_with(self, edit: FieldChange | None = None) -> str:
         """The command of the switch that this is a step of."""
         return self._command("switch", dict.fromkeys(self.switch_flags, True), edit)
 
-    def _command(self, verb: str, own: Mapping[str, bool], edit: Edit | None) -> str:
+    def _command(self, verb: str, own: Mapping[str, bool], edit: FieldChange | None) -> str:
         profile, *words = self.words or (self.profile.name,)
         changed = None if edit is None else edit.field
         pairs = [pair for pair in zip(words[::2], words[1::2], strict=False) if pair[1].partition("=")[0] != changed]
@@ -80,7 +80,7 @@ class UpRequest:
         return bool(self.kept)
 
 
-def as_switch(again: str) -> str:
+def to_switch_command(again: str) -> str:
     """Return the command that has what is in the way give way, for one that starts something."""
     words = shlex.split(again)
     return shlex.join(

@@ -5,33 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from sparkctl.core.context import Context
+from sparkctl.core.context import CommandContext
 from sparkctl.core.session import Session
 from sparkctl.errors import NodeError
 from sparkctl.model.container import Container
-from sparkctl.model.events import FitJudged, Warned
-from sparkctl.model.fit import Answer, Fit
-from sparkctl.model.history import Share
-from sparkctl.model.memory import BeforeStart
+from sparkctl.model.events import MemoryFitEvaluated, WarningEmitted
+from sparkctl.model.fit import FitOutcome, MemoryFit
+from sparkctl.model.history import NodeResult
+from sparkctl.model.memory import MemoryBeforeStart
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.profile import Profile
 from sparkctl.model.units import GIB
-from sparkctl.model.verdict import Edit
+from sparkctl.model.verdict import FieldChange
 from sparkctl.operations.starting import fitting
-from sparkctl.operations.starting.preflight import Scene
+from sparkctl.operations.starting.preflight import PreflightInspection
 from sparkctl.operations.stream import Emit
-from sparkctl.probe.look import Look
+from sparkctl.probe.look import NodeInspection
 
 _EVERY = 10.0  # seconds between looks at the memory of a node where something starts
 
 
-class StartFit:
+class StartMemory:
     """``again`` gives the command of this start, with a field changed. ``forced``: a refusal is a warning."""
 
-    def __init__(self, ctx: Context, profile: Profile, again: Callable[[Edit | None], str], *, forced: bool) -> None:
+    def __init__(
+        self, ctx: CommandContext, profile: Profile, again: Callable[[FieldChange | None], str], *, forced: bool
+    ) -> None:
         self.emit: Emit = lambda event: None
         self._ctx, self._profile, self._again, self._forced = ctx, profile, again, forced
-        self._fit: Fit | None = None
+        self._fit: MemoryFit | None = None
         self._session: Session | None = None
         self._plan: LaunchPlan | None = None
         self._before: int | None = None
@@ -43,8 +45,8 @@ class StartFit:
         """What the sum came to, None where it did not come out."""
         return None if self._fit is None else self._fit.estimated
 
-    async def check(
-        self, session: Session, plan: LaunchPlan, scene: Scene, stops: Container | None, sparks: int = 1
+    async def check_fit(
+        self, session: Session, plan: LaunchPlan, scene: PreflightInspection, stops: Container | None, sparks: int = 1
     ) -> None:
         """Tell the sum where the answer is a new one; raise `Refused` where it does not come out.
 
@@ -52,69 +54,71 @@ class StartFit:
         """
         self._plan = plan
         replaced = frozenset() if stops is None else frozenset((stops.id,))
-        comes = await fitting.loading(session, scene.look, scene.containers)
-        fit = fitting.fit(self._ctx, self._profile, plan, scene.look, scene.containers, replaced, comes, sparks)
+        comes = await fitting.find_loading_containers(session, scene.look, scene.containers)
+        fit = fitting.calculate_fit(
+            self._ctx, self._profile, plan, scene.look, scene.containers, replaced, comes, sparks
+        )
         is_news, self._fit = self._fit is None or self._fit.answer is not fit.answer, fit
         if is_news:
-            commands = fitting.commands(fit, self._again)
-            self.emit(FitJudged(self._ctx.clock.now(), plan.node, fit, commands))
+            commands = fitting.suggest_commands(fit, self._again)
+            self.emit(MemoryFitEvaluated(self._ctx.clock.unix_time(), plan.node, fit, commands))
             self._warn(plan, fit)
         if fit.is_refused and fit.absent is None and not self._forced:
-            raise fitting.refusal(fit, self._again)
+            raise fitting.build_fit_refusal(fit, self._again)
 
-    def _warn(self, plan: LaunchPlan, fit: Fit) -> None:
-        now, sum_ = self._ctx.clock.now(), f"see the sum: sparkctl plan {self._profile.name} --node {plan.node}"
+    def _warn(self, plan: LaunchPlan, fit: MemoryFit) -> None:
+        now, sum_ = self._ctx.clock.unix_time(), f"see the sum: sparkctl plan {self._profile.name} --node {plan.node}"
         if fit.is_refused:
             if (
                 fit.absent is not None
             ):  # what cannot be loaded takes no memory: the engine's own word is the clearer one
-                self.emit(Warned(now, plan.node, f"{fit.sentence}; and no weights lie in {fit.absent}", sum_))
+                self.emit(WarningEmitted(now, plan.node, f"{fit.sentence}; and no weights lie in {fit.absent}", sum_))
             elif self._forced:
-                self.emit(Warned(now, plan.node, f"{fit.sentence}; --force starts it all the same", None))
+                self.emit(WarningEmitted(now, plan.node, f"{fit.sentence}; --force starts it all the same", None))
             return
-        if fit.answer is Answer.AFTER_DROP_CACHES and not plan.drop_caches:
-            self.emit(Warned(now, plan.node, fit.sentence, f"sparkctl drop-caches --node {plan.node}"))
-        if fit.answer is Answer.UNKNOWN:
+        if fit.answer is FitOutcome.AFTER_DROP_CACHES and not plan.drop_caches:
+            self.emit(WarningEmitted(now, plan.node, fit.sentence, f"sparkctl drop-caches --node {plan.node}"))
+        if fit.answer is FitOutcome.UNKNOWN:
             why = f": {fit.cautions[0]}" if fit.cautions else ""
-            self.emit(Warned(now, plan.node, fit.sentence + why, sum_))
+            self.emit(WarningEmitted(now, plan.node, fit.sentence + why, sum_))
             return
         for caution in fit.cautions:
-            self.emit(Warned(now, plan.node, caution, sum_))
+            self.emit(WarningEmitted(now, plan.node, caution, sum_))
 
-    async def begin(self, session: Session) -> None:
+    async def measure_before(self, session: Session) -> None:
         """Take what is available just before the container is made."""
         self._session = session
         with suppress(NodeError):
-            look = await session.look("memory", "processes", "gpu")
+            look = await session.read_node("memory", "processes", "gpu")
             self._before = self._least = None if look.memory is None else look.memory.available
             self._note(available_before=self._before)
             self._held_before = look.everybody
 
-    def keep(self, plan: LaunchPlan, container: str) -> None:
+    def save_baseline(self, plan: LaunchPlan, container: str) -> None:
         """Keep what was available before this container was made: its end is measured by that. Raises OSError."""
         if self._before is not None:
-            before = BeforeStart(self._before, self._held_before)
-            self._ctx.history.keep_before(plan.instance, plan.node, container, before)
+            before = MemoryBeforeStart(self._before, self._held_before)
+            self._ctx.history.save_memory_before(plan.instance, plan.node, container, before)
 
-    async def watch(self) -> None:
+    async def sample_memory(self) -> None:
         """Look every ten seconds what is available, until cancelled."""
         while self._session is not None and self._before is not None:
             await self._ctx.clock.sleep(_EVERY)
             with suppress(NodeError):
-                self._take(await self._session.look("memory"))
+                self._take(await self._session.read_node("memory"))
 
-    async def peak(self, container: str) -> int | None:
+    async def peak_bytes(self, container: str) -> int | None:
         """Return what the start took at most; None where it was not begun here, or others came or went meanwhile."""
         if self._session is None or self._before is None:
             return None
         try:
-            look = await self._session.look("memory", "processes", "gpu")
+            look = await self._session.read_node("memory", "processes", "gpu")
         except NodeError:
             return None
         self._take(look)
         if self._least is None or look.memory is None:
             return None
-        settled, held = self._before - look.memory.available, look.held_by(container)
+        settled, held = self._before - look.memory.available, look.container_memory(container)
         if held is not None and abs(settled - held) > held // 4 + 4 * GIB:
             return None
         self._note(settled=max(0, settled))
@@ -122,8 +126,8 @@ class StartFit:
 
     def _note(self, **facts: int | None) -> None:
         if self._plan is not None:
-            self._ctx.note(Share(self._plan.node, self._plan.instance, **facts))  # type: ignore[arg-type]
+            self._ctx.record_node_result(NodeResult(self._plan.node, self._plan.instance, **facts))  # type: ignore[arg-type]
 
-    def _take(self, look: Look) -> None:
+    def _take(self, look: NodeInspection) -> None:
         if look.memory is not None:
             self._least = min(look.memory.available, self._least if self._least is not None else look.memory.available)

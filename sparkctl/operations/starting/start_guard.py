@@ -6,28 +6,28 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from sparkctl.core.context import Context
-from sparkctl.core.guardlink import GuardLink
+from sparkctl.core.context import CommandContext
+from sparkctl.core.guardlink import GuardClient
 from sparkctl.core.session import Session
-from sparkctl.errors import GuardSilent, GuardTrouble, LinkLost, NodeError, Refused, SparkctlError
-from sparkctl.model.events import GuardActed, Warned
+from sparkctl.errors import ConnectionLost, GuardSilent, GuardUnavailable, NodeError, OperationRefused, SparkctlError
+from sparkctl.model.events import GuardActed, WarningEmitted
 from sparkctl.model.guard import (
-    OUT_OF_TIME,
-    GuardAct,
+    LEASE_EXPIRED,
+    GuardAction,
     GuardCoverage,
     GuardEvent,
+    GuardReceipt,
     GuardRole,
     GuardState,
-    Receipt,
     UnwatchReason,
 )
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.plan import GuardRule, LaunchPlan
-from sparkctl.model.text import clean
-from sparkctl.model.units import gib
+from sparkctl.model.text import sanitize_line
+from sparkctl.model.units import format_gib
 from sparkctl.operations import receipts
-from sparkctl.operations.drop_caches import sudoers_hint
+from sparkctl.operations.drop_caches import format_sudoers_command
 from sparkctl.operations.stream import Emit
 
 _LEASE = 1.5  # seconds between two words about weights; the guard believes one for four
@@ -40,7 +40,7 @@ _RECEIPT_AT_ALL = 1.5
 _PAUSE = 0.2
 
 
-def loads_weights(phase: Phase, step: Step | None) -> bool:
+def is_loading_weights(phase: Phase, step: Step | None) -> bool:
     """Tell whether the log says that weights are being read now: only then page cache may be dropped.
 
     Not one line later: vLLM measures free memory next, and fails the start if it has grown meanwhile.
@@ -51,13 +51,13 @@ def loads_weights(phase: Phase, step: Step | None) -> bool:
     return not whole and (step.fraction is None or step.fraction < 1.0)
 
 
-class StartGuard:
+class GuardSession:
     """The guard during one start on one node. Trouble with it is told at once, with what to do; it never ends the start.
 
     In this order: `arm`, `watch`, `attend` beside the watching of the start, then `end` or `leave`.
     """
 
-    def __init__(self, session: Session, ctx: Context, emit: Emit, plan: LaunchPlan, rule: GuardRule) -> None:
+    def __init__(self, session: Session, ctx: CommandContext, emit: Emit, plan: LaunchPlan, rule: GuardRule) -> None:
         self.stepped = asyncio.Event()  # set when the start's phase or step may have moved
         self._session = session
         self._ctx = ctx
@@ -65,7 +65,7 @@ class StartGuard:
         self._plan = plan
         self._rule = rule
         self._container: str | None = None
-        self._link: GuardLink | None = None
+        self._link: GuardClient | None = None
         self._since: float | None = None  # when the limit began to count
         self._seen: set[GuardEvent] = set()  # told, or from before us
         self._guard: tuple[int, float] | None = None  # which one it was: its process, and since when
@@ -98,18 +98,18 @@ class StartGuard:
     async def arm(self, *, drop_was_told: bool = False) -> None:
         """Have a guard on the node. ``drop_was_told``: that page cache cannot be dropped there is known already."""
         try:
-            self._link = await GuardLink.start(self._session, self._tell)
-            state = await self._link.state()
-            left = await receipts.look(self._session)
-        except (GuardTrouble, NodeError) as trouble:
+            self._link = await GuardClient.start_guard(self._session, self._tell)
+            state = await self._link.get_state()
+            left = await receipts.read_guard_directory(self._session)
+        except (GuardUnavailable, NodeError) as trouble:
             return await self._give_up(trouble)
-        for what, hint in left.notes(self._plan.node):
+        for what, hint in left.list_warnings(self._plan.node):
             self._warn(what, hint)
         self._seen.update(state.events)
         self._guard = state.pid, state.since
         if state.available is not None and self._rule.floor >= state.available:
-            await self.leave()
-            raise above_available(self._rule.floor, state.available, self._session.node.name)
+            await self.detach()
+            raise build_floor_refusal(self._rule.floor, state.available, self._session.node.name)
         self._tell_rights(state, drop_was_told)
         return None
 
@@ -124,66 +124,66 @@ class StartGuard:
         rule = GuardRule(self._rule.floor, self._rule.cache_below, left)
         port = service.port if service.ready.health is not None else None
         try:
-            await self._link.watch(
+            await self._link.watch_container(
                 container, plan.instance, plan.profile, self._ctx.operator, GuardRole.LOADING, rule, port,
                 service.ready.health,
             )  # fmt: skip
             self._watched = True
             self._asked = self._ctx.clock.monotonic()
-        except LinkLost:
+        except ConnectionLost:
             pass  # `attend` comes back to it
         except GuardSilent as trouble:  # `attend` asks it again
             self._is_unsure = True
             self._warn_guard_silent(trouble)
-        except (GuardTrouble, NodeError) as trouble:
+        except (GuardUnavailable, NodeError) as trouble:
             self._is_unsure = not self._link.is_open
             if self._link.is_open:  # it said no; one that has ended, or is silent, `attend` comes back to
                 await self._give_up(trouble)
 
-    async def attend(self, loads: Callable[[], bool]) -> None:
+    async def renew_lease(self, loads: Callable[[], bool]) -> None:
         """Keep the lease on dropping page cache while ``loads`` says so; come back to the guard after a lost link."""
         while self._link is not None and not self._ended:
             try:
-                await self._say_weights(loads())
+                await self._send_loading_state(loads())
                 await self._wait()
                 if self._link.is_open:
                     continue
-            except LinkLost:
+            except ConnectionLost:
                 pass
             except GuardSilent as trouble:
                 self._warn_guard_silent(trouble)
-            except GuardTrouble as trouble:
+            except GuardUnavailable as trouble:
                 if self._link.is_open and not self._ended:
                     return await self._give_up(trouble)
             if self._ended or not await self._return():
                 return None
         return None
 
-    async def end(self, why: UnwatchReason) -> None:
+    async def stop_watching(self, why: UnwatchReason) -> None:
         """Nothing is to be guarded any more."""
         if self._link is not None and self._container is not None:
             try:
-                await self._link.unwatch(self._container, why, _SILENT)
+                await self._link.unwatch_container(self._container, why, _SILENT)
             except GuardSilent as trouble:
                 self._warn_guard_silent(trouble)
-            except (GuardTrouble, NodeError):
+            except (GuardUnavailable, NodeError):
                 pass  # the watch of what has ended ends by itself
-        await self.leave()
+        await self.detach()
 
-    async def leave(self) -> None:
+    async def detach(self) -> None:
         """Go, and leave the guard armed: until ready by its own question, the container's end, or its limit."""
         if self._link is not None:
             await self._link.close()
             self._link = None
 
-    async def receipt(self) -> Receipt | None:
+    async def receipt(self) -> GuardReceipt | None:
         """Return the guard's receipt for our container, None where it did not end it."""
         if self._container is None:
             return None
         clock = self._ctx.clock
         began = clock.monotonic()
         while True:
-            left = await receipts.look(self._session)
+            left = await receipts.read_guard_directory(self._session)
             found = next((one for one in left.receipts if one.container == self._container), None)
             expected = self._killed or found is not None
             patience = _RECEIPT_WHOLE if expected else _RECEIPT_AT_ALL if self._link is not None else 0.0
@@ -192,16 +192,16 @@ class StartGuard:
                 return found
             await clock.sleep(_PAUSE)
 
-    async def _say_weights(self, loads: bool) -> None:
+    async def _send_loading_state(self, loads: bool) -> None:
         assert self._link is not None
         assert self._container is not None
         now = self._ctx.clock.monotonic()
         if loads or self._leased:
             self._leased = loads
-            await self._link.phase(self._container, loads, _SILENT)
+            await self._link.set_phase(self._container, loads, _SILENT)
             self._asked = now
         elif now - self._asked >= _PULSE:
-            await self._link.state(_SILENT)
+            await self._link.get_state(_SILENT)
             self._asked = now
 
     async def _wait(self) -> None:
@@ -220,18 +220,18 @@ class StartGuard:
         """Talk to the guard again. False where there is nothing to guard any more, or no guard to be had."""
         state = None
         while state is None:
-            await self.leave()
+            await self.detach()
             while self._session.link.status.state is not NodeState.OK:
                 await self._ctx.clock.sleep(_RETRY)  # whoever follows the log brings the link back
             try:
-                self._link = await GuardLink.start(self._session, self._tell)
-                state = await self._link.state(_SILENT)
-            except LinkLost:
+                self._link = await GuardClient.start_guard(self._session, self._tell)
+                state = await self._link.get_state(_SILENT)
+            except ConnectionLost:
                 continue
             except GuardSilent as trouble:
                 self._warn_guard_silent(trouble)
                 await self._ctx.clock.sleep(_AGAIN)
-            except (GuardTrouble, NodeError) as trouble:
+            except (GuardUnavailable, NodeError) as trouble:
                 await self._give_up(trouble)
                 return False
         assert self._link is not None
@@ -267,8 +267,8 @@ class StartGuard:
         self._is_silent = False
 
     async def _give_up(self, trouble: SparkctlError) -> None:
-        await self.leave()
-        message = trouble.message if isinstance(trouble, GuardTrouble) else f"no guard: {trouble.message}"
+        await self.detach()
+        message = trouble.message if isinstance(trouble, GuardUnavailable) else f"no guard: {trouble.message}"
         if self._watched or self._is_unsure:
             self._was_lost = True
             what = f"if it still runs, it guards {self._plan.instance} all the same, unheard"
@@ -278,16 +278,16 @@ class StartGuard:
 
     def _tell(self, event: GuardEvent) -> None:
         self._seen.add(event)
-        self._emit(acted(self._ctx.clock.now(), self._session, event))
+        self._emit(to_guard_event(self._ctx.clock.unix_time(), self._session, event))
         if event.container is None or event.container != self._container:
             return
-        self._killed = self._killed or event.what is GuardAct.KILLED
-        if event.what is GuardAct.ENDED:
+        self._killed = self._killed or event.what is GuardAction.KILLED
+        if event.what is GuardAction.ENDED:
             self._ended = True
             self.stepped.set()
-            if event.why.startswith(OUT_OF_TIME) or event.why == UnwatchReason.DISARMED:
+            if event.why.startswith(LEASE_EXPIRED) or event.why == UnwatchReason.DISARMED:
                 self._was_lost = True
-                self._warn(f"{self._plan.instance} is not guarded any more: {clean(event.why)}", None)
+                self._warn(f"{self._plan.instance} is not guarded any more: {sanitize_line(event.why)}", None)
 
     def _tell_rights(self, state: GuardState, drop_was_told: bool) -> None:
         if state.docker is False:
@@ -295,22 +295,22 @@ class StartGuard:
             hint = f"on {self._plan.node}: ls -l /var/run/docker.sock; id"
             self._warn(f"the guard on {self._plan.node} cannot reach Docker: it can warn, not act", hint)
         if state.rights.drop is False and self._rule.cache_below != 0 and not drop_was_told:
-            hint = sudoers_hint(self._session.node, self._session.node.user)
+            hint = format_sudoers_command(self._session.node, self._session.node.user)
             self._warn(f"the guard on {self._plan.node} may not drop the page cache while weights load", hint)
 
     def _warn(self, message: str, hint: str | None) -> None:
-        self._emit(Warned(self._ctx.clock.now(), self._session.node.name, message, hint))
+        self._emit(WarningEmitted(self._ctx.clock.unix_time(), self._session.node.name, message, hint))
 
 
-def above_available(floor: int, available: int, node: str) -> Refused:
+def build_floor_refusal(floor: int, available: int, node: str) -> OperationRefused:
     """Return the refusal of a floor that is crossed before anything is started or watched."""
-    return Refused(
-        f"the guard's floor of {gib(floor)} is above the {gib(available)} that are available on {node}",
+    return OperationRefused(
+        f"the guard's floor of {format_gib(floor)} is above the {format_gib(available)} that are available on {node}",
         "free memory there (sparkctl status), or set a lower floor: start.guard.floor in the profile, --floor of guard arm",
     )
 
 
-def acted(now: float, session: Session, event: GuardEvent) -> GuardActed:
+def to_guard_event(now: float, session: Session, event: GuardEvent) -> GuardActed:
     """Return the guard's event as one of ours."""
     return GuardActed(
         now, session.node.name, event.what, event.why, event.at, event.instance, event.container, event.available,
@@ -318,25 +318,27 @@ def acted(now: float, session: Session, event: GuardEvent) -> GuardActed:
     )  # fmt: skip
 
 
-async def unwatch(session: Session, ctx: Context, emit: Emit, containers: Sequence[str], why: UnwatchReason) -> None:
+async def stop_watching_containers(
+    session: Session, ctx: CommandContext, emit: Emit, containers: Sequence[str], why: UnwatchReason
+) -> None:
     """Tell the guard, if one runs, that these containers are not to be watched any more; keep what it left of them.
 
     Its trouble is nobody's: a watch ends with its container.
     """
 
     def warn(what: str) -> None:
-        emit(Warned(ctx.clock.now(), session.node.name, what, None))
+        emit(WarningEmitted(ctx.clock.unix_time(), session.node.name, what, None))
 
-    with suppress(GuardTrouble, NodeError):
-        left = await receipts.look(session)
+    with suppress(GuardUnavailable, NodeError):
+        left = await receipts.read_guard_directory(session)
         for receipt in left.receipts:
             if receipt.container in containers:
-                receipts.keep(ctx, session, receipt, warn)
-        link = await GuardLink.attach(session, left.socket) if left.socket else None
+                receipts.save_receipt(ctx, session, receipt, warn)
+        link = await GuardClient.connect_guard(session, left.socket) if left.socket else None
         if link is None:
             return
         try:
             for container in containers:
-                await link.unwatch(container, why)
+                await link.unwatch_container(container, why)
         finally:
             await link.close()

@@ -4,50 +4,52 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparkctl.core.context import Context
-from sparkctl.core.expectation import kind_of
-from sparkctl.core.stopwatch import Stopwatch
+from sparkctl.core.context import CommandContext
+from sparkctl.core.expectation import compute_model_key
+from sparkctl.core.stopwatch import PhaseTimer
 from sparkctl.model.events import Event
-from sparkctl.model.history import Share
-from sparkctl.model.phase import Expectation
+from sparkctl.model.history import NodeResult
+from sparkctl.model.phase import ExpectedDurations
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.profile import Profile
 
 
-class Timing:
+class StartTimer:
     """Of one start. ``has_joined``: it was under way already, so what was seen of it is not all."""
 
-    def __init__(self, ctx: Context, profile: Profile) -> None:
+    def __init__(self, ctx: CommandContext, profile: Profile) -> None:
         self._ctx, self._profile = ctx, profile
-        self._stopwatch = Stopwatch()
-        self.expected = Expectation()
+        self._stopwatch = PhaseTimer()
+        self.expected = ExpectedDurations()
         self.has_joined = False
 
-    def take(self, event: Event) -> None:
+    def record_event(self, event: Event) -> None:
         """Note what happens."""
-        self._stopwatch.take(event)
+        self._stopwatch.record_event(event)
 
-    def look_up(self, plan: LaunchPlan) -> None:
+    def load_expected(self, plan: LaunchPlan) -> None:
         """Find out how long it may take; the profile's own word counts until one was seen."""
         known = self._ctx.history.expected(plan.profile, plan.profile_hash, plan.node, self._kind(plan))
         self.expected = replace(known, seconds=known.seconds or self._profile.start.expected)
 
-    def remember(self, plan: LaunchPlan, seconds: float, peak: int | None = None, estimated: int | None = None) -> None:
+    def save_duration(
+        self, plan: LaunchPlan, seconds: float, peak: int | None = None, estimated: int | None = None
+    ) -> None:
         """Keep what it took: seconds, and bytes at its ``peak``, which the sum had ``estimated``. Raises OSError."""
-        parts = () if self.has_joined else self._stopwatch.parts()
+        parts = () if self.has_joined else self._stopwatch.get_durations()
         if self._ctx.operation is not None:
-            self._ctx.note(
-                Share(
+            self._ctx.record_node_result(
+                NodeResult(
                     plan.node, plan.instance, seconds=seconds, parts=parts, has_joined=self.has_joined or None,
                     peak=peak, estimated=estimated,
                 )
             )  # fmt: skip
             return
-        self._ctx.history.remember_start(
+        self._ctx.history.record_start(
             plan.profile, plan.profile_hash, plan.node, seconds,
             kind=self._kind(plan), parts=parts, has_joined=self.has_joined,
             peak=peak, estimated=estimated,
         )  # fmt: skip
 
     def _kind(self, plan: LaunchPlan) -> str:
-        return kind_of(plan.image, self._profile.model.path)
+        return compute_model_key(plan.image, self._profile.model.path)

@@ -6,29 +6,37 @@ import asyncio
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 
-from sparkctl.core.context import Context
-from sparkctl.core.log_files import LogWriter
-from sparkctl.core.logtime import moment
-from sparkctl.core.own_questions import others
-from sparkctl.core.reading import LogReader
+from sparkctl.core.context import CommandContext
+from sparkctl.core.log_files import SavedLogWriter
+from sparkctl.core.logtime import parse_log_time
+from sparkctl.core.own_questions import drop_own_requests
+from sparkctl.core.reading import LogAnalyzer
 from sparkctl.core.session import Session
 from sparkctl.engines.base import Engine
-from sparkctl.errors import DockerDown, DockerError, LinkLost, LogUnreadable, NodeError, NoSuchContainer, Unreachable
+from sparkctl.errors import (
+    ConnectionLost,
+    ContainerNotFound,
+    DockerError,
+    DockerUnavailable,
+    LogUnreadable,
+    NodeError,
+    Unreachable,
+)
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.engine_facts import EngineFact
-from sparkctl.model.events import FactsLearned, LogArrived, PhaseChanged, Warned
+from sparkctl.model.events import FactsLearned, LogArrived, PhaseChanged, WarningEmitted
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import NodeState
-from sparkctl.model.phase import Expectation, Phase, Step
+from sparkctl.model.phase import ExpectedDurations, Phase, Step
 from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.secrets import redact
 from sparkctl.model.verdict import Verdict
 from sparkctl.operations.masking import LineMasker
 from sparkctl.operations.starting import judge, readiness
-from sparkctl.operations.starting.asking import Manners
-from sparkctl.operations.starting.start_guard import loads_weights
+from sparkctl.operations.starting.asking import QueryMarkerSupport
+from sparkctl.operations.starting.start_guard import is_loading_weights
 from sparkctl.operations.stream import Emit, missing_lines_warning
-from sparkctl.wire.logs import LogFollower
+from sparkctl.wire.logs import ContainerLogStream
 
 _POLL = 1.0
 _PAUSE_LOOK = 5.0  # seconds between two looks whether somebody has paused it
@@ -37,7 +45,7 @@ _DOCKER_PAUSE = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchResult:
     """How the watch ended: ready (no verdict), or a verdict and whether it was only time that ran out."""
 
     verdict: Verdict | None = None
@@ -46,7 +54,7 @@ class Watched:
 
 def secrets_of(plan: LaunchPlan) -> frozenset[str]:
     """Return every secret value a plan carries, for masking whatever its engine prints."""
-    return plan.known_secrets
+    return plan.collect_secrets
 
 
 class StartWatch:
@@ -65,7 +73,7 @@ class StartWatch:
         engine: Engine,
         plan: LaunchPlan,
         container_id: str,
-        ctx: Context,
+        ctx: CommandContext,
         emit: Emit,
         began: float | None = None,
         again: str | None = None,
@@ -76,12 +84,12 @@ class StartWatch:
         self.container_id = container_id
         self.ctx = ctx
         self.emit = emit
-        self.log = LogReader(engine, plan.ready)
+        self.log = LogAnalyzer(engine, plan.ready)
         self.began = ctx.clock.monotonic() if began is None else began
         self.again = again or f"sparkctl up {plan.profile} --node {plan.node}"
         self.since = since
-        self.expected = Expectation()
-        self.saved: LogWriter | None = None
+        self.expected = ExpectedDurations()
+        self.saved: SavedLogWriter | None = None
         self._secrets = secrets_of(plan)
         self._masker = LineMasker(self._secrets)
         self._phase_began = ctx.clock.monotonic()
@@ -93,12 +101,12 @@ class StartWatch:
         self._unreadable: LogUnreadable | None = None  # Docker cannot read its log: only its answers are watched
         self._is_paused = False
 
-    async def run(self, timeout: float | None) -> Watched:
+    async def run(self, timeout: float | None) -> WatchResult:
         """Watch until the end; ``timeout`` is for the whole verb, in seconds."""
         works = [self._follow_to_end(), self._wait_for_fatal(), self._watch_for_pauses()]
         if self.plan.rank == 0:
             works[1:1] = [self._wait_until_ready()]
-            works.append(self._keep_time(timeout))
+            works.append(self._watch_timeouts(timeout))
         tasks = [asyncio.ensure_future(work) for work in works]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -111,13 +119,13 @@ class StartWatch:
 
     def loads_weights(self) -> bool:
         """Tell whether the log says that weights are being read now."""
-        return loads_weights(self.log.phase, self.log.step)
+        return is_loading_weights(self.log.phase, self.log.step)
 
     @property
     def failed_at(self) -> float | None:
         """When the first failure that stands was told of, None where its log tells of none or has no times."""
-        numbers = [seen.number for seen in self.log.standing if seen.number in self._stamps]
-        at = moment(self._stamps[min(numbers)], "") if numbers else None
+        numbers = [seen.number for seen in self.log.list_open_failures if seen.number in self._stamps]
+        at = parse_log_time(self._stamps[min(numbers)], "") if numbers else None
         return None if at is None else at.seconds
 
     def report(self, phase: Phase | None = None, detail: str | None = None) -> None:
@@ -129,7 +137,7 @@ class StartWatch:
         self._reported = (phase, self.log.step)
         self.emit(
             PhaseChanged(
-                self.ctx.clock.now(), self.plan.node, self.plan.instance, phase,
+                self.ctx.clock.unix_time(), self.plan.node, self.plan.instance, phase,
                 None if phase is Phase.READY else self.log.step, now - self.began, self.expected.seconds, detail,
                 self.expected.parts,
             )
@@ -137,14 +145,16 @@ class StartWatch:
 
     # the log
 
-    async def _follow_to_end(self) -> Watched:
+    async def _follow_to_end(self) -> WatchResult:
         """Follow through reconnects and restarts of Docker until the container has really ended."""
-        follower = LogFollower(self.session.link, self.container_id, since=self.since, on_gap=self._warn_missing_lines)
+        follower = ContainerLogStream(
+            self.session.link, self.container_id, since=self.since, on_gap=self._warn_missing_lines
+        )
         self.report()
         failures = 0
         while True:
             try:
-                if (failures or self._unreadable) and (ended := await self._ended()) is not None:
+                if (failures or self._unreadable) and (ended := await self._check_container_end()) is not None:
                     return ended
                 if self._unreadable is not None:
                     failures = 0
@@ -152,17 +162,17 @@ class StartWatch:
                 async with aclosing(follower.follow()) as batches:
                     async for batch in batches:
                         failures = 0
-                        await self._take(batch)
-                ended = await self._ended()
+                        await self._read_batch(batch)
+                ended = await self._check_container_end()
                 if ended is not None:
                     return ended
-            except LinkLost:
+            except ConnectionLost:
                 await self.session.link.reconnect()
-            except NoSuchContainer:
-                return Watched(judge.of_end(self.plan, self.log, None, self.again))
-            except DockerDown as down:
+            except ContainerNotFound:
+                return WatchResult(judge.verdict_of_exit(self.plan, self.log, None, self.again))
+            except DockerUnavailable as down:
                 if failures == 0:
-                    self.emit(Warned(self.ctx.clock.now(), self.plan.node, down.message, down.hint))
+                    self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, down.message, down.hint))
                 await self.ctx.clock.sleep(_DOCKER_PAUSE[min(failures, len(_DOCKER_PAUSE) - 1)])
                 failures += 1
             except LogUnreadable as silent:
@@ -179,30 +189,30 @@ class StartWatch:
 
     def _warn_log_unreadable(self, silent: LogUnreadable) -> None:
         what = f"{silent.message}; {self.plan.instance} is watched by its answers and its exit code alone"
-        self.emit(Warned(self.ctx.clock.now(), self.plan.node, what, silent.hint))
+        self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, what, silent.hint))
         self._unreadable = silent
         self._moved.set()
 
-    async def _take(self, batch: tuple[LogLine, ...]) -> None:
+    async def _read_batch(self, batch: tuple[LogLine, ...]) -> None:
         lines = await self._masker.mask(batch)
         if self.saved is not None and self.saved.failed is None:
             self.saved.write(lines)
             if self.saved.failed is not None:
                 what = f"the log of {self.plan.instance} is not saved any more: {self.saved.failed}"
-                self.emit(Warned(self.ctx.clock.now(), self.plan.node, what, None))
-        moved = self.log.read(lines)
-        self._stamp(lines)
-        if told := others(lines):
-            self.emit(LogArrived(self.ctx.clock.now(), self.plan.node, self.plan.instance, told))
+                self.emit(WarningEmitted(self.ctx.clock.now(), self.plan.node, what, None))
+        moved = self.log.feed_lines(lines)
+        self._record_failure_times(lines)
+        if told := drop_own_requests(lines):
+            self.emit(LogArrived(self.ctx.clock.unix_time(), self.plan.node, self.plan.instance, told))
         if moved:
             self.report()
         facts = tuple(self.log.facts.values())
         if facts != self._facts:
             self._facts = facts
-            self.emit(FactsLearned(self.ctx.clock.now(), self.plan.node, self.container_id, facts))
+            self.emit(FactsLearned(self.ctx.clock.unix_time(), self.plan.node, self.container_id, facts))
         self._moved.set()
 
-    def _stamp(self, lines: tuple[LogLine, ...]) -> None:
+    def _record_failure_times(self, lines: tuple[LogLine, ...]) -> None:
         """Keep when the lines of new failures were written."""
         for seen in self.log.failures:
             if seen.number not in self._stamps:
@@ -210,12 +220,12 @@ class StartWatch:
                     (one.when for one in lines if one.number == seen.number), lines[0].when
                 )
 
-    async def _ended(self) -> Watched | None:
+    async def _check_container_end(self) -> WatchResult | None:
         """An ended stream proves nothing by itself: ask Docker. None while the container lives."""
         container: Container | None
         try:
-            container = await self.session.docker.inspect(self.container_id)
-        except NoSuchContainer:
+            container = await self.session.docker.inspect_container(self.container_id)
+        except ContainerNotFound:
             container = None
         if container is not None and container.is_alive:
             await self.ctx.clock.sleep(_POLL)
@@ -223,55 +233,55 @@ class StartWatch:
         if container is not None and container.error:
             container = replace(container, error=redact(container.error, self._secrets))  # it quotes the command
         requests = None if container is None else await find_stop_signals(self.session, container)
-        verdict = judge.of_end(self.plan, self.log, container, self.again, requests)
+        verdict = judge.verdict_of_exit(self.plan, self.log, container, self.again, requests)
         if self._unreadable is not None and self._unreadable.hint is not None:
             verdict = replace(verdict, remedy=f"Why is in no log: {self._unreadable.hint}.")
-        return Watched(verdict)
+        return WatchResult(verdict)
 
     # ready
 
-    async def _wait_until_ready(self) -> Watched:
-        service, manners = self.plan.service, Manners()
+    async def _wait_until_ready(self) -> WatchResult:
+        service, manners = self.plan.service, QueryMarkerSupport()
         is_asked = service.port is not None and (service.ready.health is not None or service.ready.probe != "none")
         while not self.log.ready_line_seen and not (self._unreadable is not None and is_asked):
             self._moved.clear()
             await self._moved.wait()
-        for question in (readiness.health, readiness.one_token):
+        for question in (readiness.check_health, readiness.request_token):
             while True:
                 self._why_not = self._why_not or f"{question.__name__.replace('_', ' ')}: asked, no answer yet"
                 try:
-                    if question is readiness.one_token:
-                        service = await readiness.named(self.session.link, service, manners)
+                    if question is readiness.request_token:
+                        service = await readiness.resolve_served_model(self.session.link, service, manners)
                     answer = await question(self.session.link, service, manners=manners)
-                except LinkLost:
+                except ConnectionLost:
                     await self.session.link.reconnect()
                     continue
                 if answer.good:
                     self._why_not = None
                     break
-                self._why_not = answer.told(self._secrets)
+                self._why_not = answer.format_masked(self._secrets)
                 await self.ctx.clock.sleep(_POLL)
             if answer.unproven:
                 self.emit(
-                    Warned(
-                        self.ctx.clock.now(),
+                    WarningEmitted(
+                        self.ctx.clock.unix_time(),
                         self.plan.node,
                         f"{self.plan.instance}: {answer.what}; it is alive, but no token proves it",
                         "give the profile the same key: args.api-key: ${VAR}",
                     )
                 )  # fmt: skip
-        return Watched()
+        return WatchResult()
 
-    async def _wait_for_fatal(self) -> Watched:
+    async def _wait_for_fatal(self) -> WatchResult:
         while (fatal := self.log.fatal) is None:
             self._moved.clear()
             await self._moved.wait()
         await self.ctx.clock.sleep(_FATAL_GRACE)
-        return Watched(judge.of_fatal_line(self.plan, self.log, fatal))
+        return WatchResult(judge.verdict_of_fatal_line(self.plan, self.log, fatal))
 
     # time
 
-    async def _keep_time(self, timeout: float | None) -> Watched:
+    async def _watch_timeouts(self, timeout: float | None) -> WatchResult:
         limits = self.plan.timeouts
         while True:
             now = self.ctx.clock.monotonic()
@@ -288,7 +298,7 @@ class StartWatch:
                 return await self._out_of_time(phase, now - self._phase_began, name)
             await self.ctx.clock.sleep(0.2)
 
-    async def _watch_for_pauses(self) -> Watched:
+    async def _watch_for_pauses(self) -> WatchResult:
         """Say it as soon as somebody pauses the container, and when it goes on."""
         while True:
             await self.ctx.clock.sleep(_PAUSE_LOOK)
@@ -296,7 +306,7 @@ class StartWatch:
 
     async def _check_for_pause(self) -> None:
         with suppress(DockerError, NodeError):
-            container = await self.session.docker.inspect(self.container_id)
+            container = await self.session.docker.inspect_container(self.container_id)
             is_paused = container.state is ContainerState.PAUSED
             if is_paused is not self._is_paused:
                 self._is_paused = is_paused
@@ -304,14 +314,16 @@ class StartWatch:
                 if is_paused:
                     what = f"{self.plan.instance} is paused (docker pause): its start stands still"
                     hint = f"on {self.plan.node}: docker unpause {self.plan.container_name}"
-                self.emit(Warned(self.ctx.clock.now(), self.plan.node, what, hint))
+                self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, what, hint))
 
-    async def _out_of_time(self, phase: Phase, seconds: float, limit: str) -> Watched:
-        refuse_lost(self.session, self.plan.instance, self.again)
+    async def _out_of_time(self, phase: Phase, seconds: float, limit: str) -> WatchResult:
+        raise_if_disconnected(self.session, self.plan.instance, self.again)
         await self._check_for_pause()
         if self._is_paused:
-            return Watched(judge.of_pause(self.plan, self.log, phase, seconds, self.again), timed_out=True)
-        return Watched(judge.of_time(self.plan, self.log, phase, seconds, limit, self._why_not), timed_out=True)
+            return WatchResult(judge.of_pause(self.plan, self.log, phase, seconds, self.again), timed_out=True)
+        return WatchResult(
+            judge.verdict_of_timeout(self.plan, self.log, phase, seconds, limit, self._why_not), timed_out=True
+        )
 
 
 async def find_stop_signals(session: Session, container: Container) -> tuple[int, ...] | None:
@@ -322,7 +334,7 @@ async def find_stop_signals(session: Session, container: Container) -> tuple[int
         return None
 
 
-def refuse_lost(session: Session, what: str, again: str) -> None:
+def raise_if_disconnected(session: Session, what: str, again: str) -> None:
     """Raise `Unreachable` where the node is not there at the end of the time that a start has.
 
     What ``what`` did meanwhile is not known: neither ready nor failed may be said of it.

@@ -4,33 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparkctl.core.context import Context
+from sparkctl.core.context import CommandContext
 from sparkctl.core.session import Session
-from sparkctl.core.together import together
+from sparkctl.core.together import gather_or_cancel
 from sparkctl.errors import SparkctlError
-from sparkctl.model.events import ContainersListed, Warned
-from sparkctl.model.text import clean
-from sparkctl.model.units import gib
-from sparkctl.operations.status import instance_view
+from sparkctl.model.events import ContainersListed, WarningEmitted
+from sparkctl.model.text import sanitize_line
+from sparkctl.model.units import format_gib
+from sparkctl.operations.status import build_instance_view
 from sparkctl.operations.stream import Emit
 
 
-async def stays(ctx: Context, sessions: Sequence[Session], emit: Emit) -> list[str]:
+async def list_remaining_containers(ctx: CommandContext, sessions: Sequence[Session], emit: Emit) -> list[str]:
     """Return a line for each node and for each foreign container that runs there, and emit all of what stands there."""
     lines = []
     for session in sessions:
         node = session.node.name
         try:
-            look, containers = await together(session.look("memory", "processes", "gpu"), session.docker.list())
-            views = await together(*(instance_view(session, one, look.held_by(one.id)) for one in containers))
+            look, containers = await gather_or_cancel(
+                session.read_node("memory", "processes", "gpu"), session.docker.list_containers()
+            )
+            views = await gather_or_cancel(
+                *(build_instance_view(session, one, look.container_memory(one.id)) for one in containers)
+            )
         except SparkctlError as error:
-            emit(Warned(ctx.clock.now(), node, error.message, error.hint))
+            emit(WarningEmitted(ctx.clock.unix_time(), node, error.message, error.hint))
             continue
         found = tuple(view for view in views if view is not None)
-        emit(ContainersListed(ctx.clock.now(), node, found))
-        lines.append(f"{node}: {gib(None if look.memory is None else look.memory.available)} available")
+        emit(ContainersListed(ctx.clock.unix_time(), node, found))
+        lines.append(f"{node}: {format_gib(None if look.memory is None else look.memory.available)} available")
         lines += [
-            f"{node}: {clean(one.container)} was not started by sparkctl and is left alone ({gib(one.memory)})"
+            f"{node}: {sanitize_line(one.container)} was not started by sparkctl and is left alone ({format_gib(one.memory)})"
             for one in found
             if not one.ours
         ]

@@ -6,19 +6,19 @@ from collections.abc import Collection
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from sparkctl.core.context import Context
+from sparkctl.core.context import CommandContext
 from sparkctl.core.session import Session
-from sparkctl.errors import DockerError, LogUnreadable, NoSuchContainer
+from sparkctl.errors import ContainerNotFound, DockerError, LogUnreadable
 from sparkctl.model.container import Container
-from sparkctl.model.events import Warned
-from sparkctl.model.plan import Label
+from sparkctl.model.events import WarningEmitted
+from sparkctl.model.plan import ContainerLabel
 from sparkctl.operations.masking import LineMasker
 from sparkctl.operations.stream import Emit
-from sparkctl.wire.logs import LogFollower
+from sparkctl.wire.logs import ContainerLogStream
 
 
 @dataclass(frozen=True, slots=True)
-class KeptLog:
+class SaveLogResult:
     """Where the log is, None: nowhere. Only if it is ``whole`` nothing is lost with the container.
 
     A container that is gone, and one whose log driver keeps nothing to read, have nothing to lose.
@@ -29,28 +29,28 @@ class KeptLog:
 
 
 async def save_log(
-    session: Session, ctx: Context, emit: Emit, container: Container, more: Collection[str] = ()
-) -> KeptLog:
+    session: Session, ctx: CommandContext, emit: Emit, container: Container, more: Collection[str] = ()
+) -> SaveLogResult:
     """Write the container's whole log to the state directory; warn where that cannot be done. Raises `NodeError`.
 
     The secrets of its container, and ``more`` that the caller knows, are masked. Memory stays flat whatever the log's length.
     """
-    instance = container.label(Label.INSTANCE) or container.name
+    instance = container.label(ContainerLabel.INSTANCE) or container.name
 
     def warn(what: str) -> None:
-        emit(Warned(ctx.clock.now(), session.node.name, what, None))
+        emit(WarningEmitted(ctx.clock.unix_time(), session.node.name, what, None))
 
     try:
-        secrets = (await session.docker.secrets(container.id)).union(more)
+        secrets = (await session.docker.read_secret_values(container.id)).union(more)
         writer = ctx.history.log_writer(instance, session.node.name, container.id, secrets)
-    except NoSuchContainer:
-        return KeptLog(None, whole=True)
+    except ContainerNotFound:
+        return SaveLogResult(None, whole=True)
     except (DockerError, OSError) as broken:
         warn(f"the log of {instance} could not be saved: {broken}")
-        return KeptLog(None, whole=False)
+        return SaveLogResult(None, whole=False)
     try:
         masker = LineMasker(secrets)
-        async with aclosing(LogFollower(session.link, container.id).read()) as batches:
+        async with aclosing(ContainerLogStream(session.link, container.id).read_available()) as batches:
             async for batch in batches:
                 writer.write(await masker.mask(batch))
                 if writer.failed is not None:
@@ -59,12 +59,12 @@ async def save_log(
                 writer.close(whole=True)
         if writer.failed is not None:
             warn(f"the saved log of {instance} is not whole: {writer.failed}")
-        return KeptLog(str(writer.path), whole=writer.failed is None)
+        return SaveLogResult(str(writer.path), whole=writer.failed is None)
     except LogUnreadable as none:
         warn(f"the log of {instance} is not saved: {none}")
-        return KeptLog(None, whole=True)
+        return SaveLogResult(None, whole=True)
     except DockerError as broken:
         warn(f"the saved log of {instance} is not whole: {broken}")
-        return KeptLog(str(writer.path), whole=False)
+        return SaveLogResult(str(writer.path), whole=False)
     finally:
         writer.close()

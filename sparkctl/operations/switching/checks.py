@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from sparkctl.core.fabric import find_way
-from sparkctl.core.fit.subject import places
-from sparkctl.core.linting import cautions
+from sparkctl.core.fabric import find_fabric_route
+from sparkctl.core.fit.subject import list_checkpoint_paths
+from sparkctl.core.linting import list_start_warnings
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.switching import Coming, Site
-from sparkctl.core.together import together
-from sparkctl.errors import Refused, Starved
+from sparkctl.core.switching import IncomingRank, NodeInventory
+from sparkctl.core.together import gather_or_cancel
+from sparkctl.errors import NodeStarved, OperationRefused
 from sparkctl.model.fabric import NodeLanes
 from sparkctl.model.plan import LaunchPlan
-from sparkctl.model.units import gib
-from sparkctl.operations.drop_caches import sudoers_hint
-from sparkctl.operations.labels import port_of
+from sparkctl.model.units import format_gib
+from sparkctl.operations.drop_caches import format_sudoers_command
+from sparkctl.operations.labels import parse_port_label
 from sparkctl.operations.starting import fabric_check, fitting, login_check
 from sparkctl.operations.starting.port_check import verify_port_access
-from sparkctl.operations.starting.preflight import Scene, decide, judge_mounts
-from sparkctl.operations.starting.ranks_preflight import sync_command
-from sparkctl.operations.switching.crew import Crew
-from sparkctl.operations.switching.request import SwitchRequest
+from sparkctl.operations.starting.preflight import PreflightInspection, decide_start, judge_mounts
+from sparkctl.operations.starting.ranks_preflight import format_transfer_command
+from sparkctl.operations.switching.crew import SwitchTransaction
+from sparkctl.operations.switching.request import SwitchInstance
 from sparkctl.probe import whole
 
 
-async def check(crew: Crew, request: SwitchRequest, sites: Sequence[Site]) -> str:
+async def run_switch_checks(crew: SwitchTransaction, request: SwitchInstance, sites: Sequence[NodeInventory]) -> str:
     """Return what was proved, in words; raises the first thing that stands in the way. Cautions are told.
 
     What the SSH user may not look at is a caution. With ``keep_going`` so is a mount that is not there yet, and a file of
@@ -35,94 +35,106 @@ async def check(crew: Crew, request: SwitchRequest, sites: Sequence[Site]) -> st
     coming = [site.coming for site in sites if site.coming is not None]
     launches = [one.plan for one in coming]
     goes = frozenset(container for _, container in crew.journal.old)
-    scenes = await together(*(_scene(crew, request, one) for one in coming))
+    scenes = await gather_or_cancel(*(_inspect_node(crew, request, one) for one in coming))
     for launch, scene in zip(launches, scenes, strict=True):
         _decide(crew, request, launch, scene, goes)
         _mounts(crew, request, launch, scene)
-        _right(crew, launch, scene)
-    await together(*(verify_port_access(crew.sessions[launch.node], launch) for launch in launches))
+        _check_drop_caches_right(crew, launch, scene)
+    await gather_or_cancel(*(verify_port_access(crew.sessions[launch.node], launch) for launch in launches))
     _refuse_other_image(request.words or (request.profile.name,), launches, scenes)
     _flags(crew, request)
-    files = await together(*(_whole(crew, request, one.words) for one in coming))
+    files = await gather_or_cancel(*(_check_model_files(crew, request, one.words) for one in coming))
     if len(launches) > 1:
-        await _way(crew, request)
+        await _check_connectivity(crew, request)
     weights = max((sum(size for one in scene.look.models for _, size in one.files) for scene in scenes), default=0)
     told = [f"the image is there{'' if len(launches) == 1 else ', the same on each'}"]
-    told += [f"{max(files)} files of weights are whole ({gib(weights)})"] if any(files) else []
+    told += [f"{max(files)} files of weights are whole ({format_gib(weights)})"] if any(files) else []
     return "; ".join((*told, "mounts, port and disk are in order"))
 
 
-async def _scene(crew: Crew, request: SwitchRequest, coming: Coming) -> Scene:
+async def _inspect_node(crew: SwitchTransaction, request: SwitchInstance, coming: IncomingRank) -> PreflightInspection:
     launch = coming.plan
     session = crew.sessions[launch.node]
-    engine, containers, image = await together(
-        session.docker.info(), session.docker.list(), session.docker.image(launch.image)
+    engine, containers, image = await gather_or_cancel(
+        session.docker.info(), session.docker.list_containers(), session.docker.inspect_image(launch.image)
     )
     paths = [f"path={mount.source}" for mount in launch.mounts if mount.source.startswith("/")]
     disk = [f"disk={engine.root_dir}"] if engine.root_dir else []
-    wanted = fitting.sections(request.profile, coming.words)
-    look = await session.look("identity", "memory", "listen", "docker", "sudo", *disk, *paths, *wanted)
-    return Scene(look, containers, engine, image)
+    wanted = fitting.list_model_sections(request.profile, coming.words)
+    look = await session.read_node("identity", "memory", "listen", "docker", "sudo", *disk, *paths, *wanted)
+    return PreflightInspection(look, containers, engine, image)
 
 
-def _decide(crew: Crew, request: SwitchRequest, launch: LaunchPlan, scene: Scene, goes: frozenset[str]) -> None:
+def _decide(
+    crew: SwitchTransaction,
+    request: SwitchInstance,
+    launch: LaunchPlan,
+    scene: PreflightInspection,
+    goes: frozenset[str],
+) -> None:
     """Let the decision be made that `up` makes, with what goes counted as gone."""
-    freed = {port for one in scene.containers if one.id in goes for port in (port_of(one), *one.ports)}
+    freed = {port for one in scene.containers if one.id in goes for port in (parse_port_label(one), *one.ports)}
     listening = scene.look.listening
     look = replace(scene.look, listening=None if listening is None else listening - freed, paths=())
     left = tuple(one for one in scene.containers if one.id not in goes)
-    decision = decide(launch, replace(scene, look=look, containers=left), replace=False, again=request.again)
+    decision = decide_start(
+        launch, replace(scene, look=look, containers=left), replace=False, again=request.retry_command
+    )
     for message, hint in decision.warnings:
         crew.warn(launch.node, message, hint)
 
 
-def _mounts(crew: Crew, request: SwitchRequest, launch: LaunchPlan, scene: Scene) -> None:
+def _mounts(crew: SwitchTransaction, request: SwitchInstance, launch: LaunchPlan, scene: PreflightInspection) -> None:
     """Refuse a source that is missing: the model in it would be missed only after the old one is gone."""
     for caution in judge_mounts(launch, scene):
         if caution.is_missing and not request.keep_going:
-            raise Refused(caution.message, f"put the files there, or start without them: {request.again} --keep-going")
+            raise OperationRefused(
+                caution.message, f"put the files there, or start without them: {request.retry_command} --keep-going"
+            )
         crew.warn(launch.node, caution.message)
 
 
-def _right(crew: Crew, launch: LaunchPlan, scene: Scene) -> None:
+def _check_drop_caches_right(crew: SwitchTransaction, launch: LaunchPlan, scene: PreflightInspection) -> None:
     if launch.drop_caches and scene.look.drop_right not in (None, "allowed"):
         user = scene.look.identity.user if scene.look.identity else None
-        hint = sudoers_hint(crew.sessions[launch.node].node, user)
+        hint = format_sudoers_command(crew.sessions[launch.node].node, user)
         crew.warn(launch.node, "the page cache cannot be dropped without a password here", hint)
 
 
-def _refuse_other_image(words: Sequence[str], launches: Sequence[LaunchPlan], scenes: Sequence[Scene]) -> None:
+def _refuse_other_image(
+    words: Sequence[str], launches: Sequence[LaunchPlan], scenes: Sequence[PreflightInspection]
+) -> None:
     """Two images behind one name: ranks of different versions do not meet."""
     found = {
         scene.image.id: launch.node for launch, scene in zip(launches, scenes, strict=True) if scene.image is not None
     }
     if len(found) > 1:
         (one, here), (other, there), *_ = found.items()
-        raise Refused(
-            f"{launches[0].image} is another image on {there} ({_short(other)}) than on {here} ({_short(one)})",
-            sync_command(words, here, there),
+        raise OperationRefused(
+            f"{launches[0].image} is another image on {there} ({_short_image_id(other)}) than on {here} ({_short_image_id(one)})",
+            format_transfer_command(words, here, there),
         )
 
 
-def _short(image: str) -> str:
+def _short_image_id(image: str) -> str:
     return image.removeprefix("sha256:")[:12]
 
 
-def _flags(crew: Crew, request: SwitchRequest) -> None:
-    for message, hint in of_flags(request):
+def _flags(crew: SwitchTransaction, request: SwitchInstance) -> None:
+    for message, hint in check_flags(request):
         crew.warn(request.nodes[0].name, message, hint)
 
 
-async def _whole(crew: Crew, request: SwitchRequest, launch: LaunchPlan) -> int:
+async def _check_model_files(crew: SwitchTransaction, request: SwitchInstance, launch: LaunchPlan) -> int:
     """Return how many files of the model were found whole; raises `Refused` for those that surely are not."""
-    where = places(request.profile, launch)
+    where = list_checkpoint_paths(request.profile, launch)
     if not where:
         return 0
     session = crew.sessions[launch.node]
     try:
-        done = await session.run(whole.command(where), timeout=whole.TIMEOUT)
-        found = whole.decode(done.stdout)
-    except (Starved, ValueError, KeyError, TypeError) as silent:
+        done = await session.run(whole.weights_check_command(where), timeout=whole.TIMEOUT)
+        found = whole.decode_weights_check(done.stdout)
+    except (NodeStarved, ValueError, KeyError, TypeError) as silent:
         crew.warn(launch.node, f"whether the model's files are whole could not be read: {silent}")
         return 0
     unread = [one.place if name == "." else f"{one.place}/{name}" for one in found for name in one.unread]
@@ -136,10 +148,10 @@ async def _whole(crew: Crew, request: SwitchRequest, launch: LaunchPlan) -> int:
     if faults:
         what = f"the model on {launch.node} is not whole: {_first(faults)}"
         if not request.keep_going:
-            raise Refused(
+            raise OperationRefused(
                 what,
                 f"fetch it again there, or from another Spark: sparkctl sync {launch.profile}; "
-                f"or go on all the same: {request.again} --keep-going",
+                f"or go on all the same: {request.retry_command} --keep-going",
             )
         crew.warn(launch.node, what)
     return sum(one.files - min(one.files, len(one.unread)) for one in found if not one.faults)
@@ -149,10 +161,10 @@ def _first(several: Sequence[str]) -> str:
     return several[0] + (f" (and {len(several) - 1} more)" if len(several) > 1 else "")
 
 
-async def _way(crew: Crew, request: SwitchRequest) -> None:
+async def _check_connectivity(crew: SwitchTransaction, request: SwitchInstance) -> None:
     """Have every rank's node say whether it reaches the others."""
     sessions = [crew.sessions[node.name] for node in request.nodes]
-    looks = await together(*(session.look("fabric") for session in sessions))
+    looks = await gather_or_cancel(*(session.read_node("fabric") for session in sessions))
     lanes = [
         NodeLanes(session.node.name, look.lanes.lanes, look.lanes.has_devices)
         for session, look in zip(sessions, looks, strict=True)
@@ -162,14 +174,14 @@ async def _way(crew: Crew, request: SwitchRequest) -> None:
         return crew.warn(
             request.nodes[0].name, "not every node said what links it has: the way between them is not checked"
         )
-    way = find_way(lanes, {node.name: node.fabric for node in request.nodes if node.fabric is not None})
-    cautions = (*way.cautions, *await fabric_check.check(sessions, way))
-    for caution in (*cautions, *await login_check.check(request.engine, sessions, way)):
+    way = find_fabric_route(lanes, {node.name: node.fabric for node in request.nodes if node.fabric is not None})
+    cautions = (*way.cautions, *await fabric_check.check_fabric(sessions, way))
+    for caution in (*cautions, *await login_check.check_rank_logins(request.engine, sessions, way)):
         crew.warn(None, caution)
     return None
 
 
-def of_flags(request: SwitchRequest) -> Iterator[tuple[str, str | None]]:
+def check_flags(request: SwitchInstance) -> Iterator[tuple[str, str | None]]:
     """Yield what the engine's catalogue says against the profile's flags, each with the command that does without."""
-    for one in cautions(request.profile, ProfileLibrary()):
-        yield one.message, one.way(request.again)
+    for one in list_start_warnings(request.profile, ProfileLibrary()):
+        yield one.message, one.format_remedy(request.retry_command)

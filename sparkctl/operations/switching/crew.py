@@ -7,25 +7,25 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from sparkctl.core.context import Context, NodeLock
-from sparkctl.core.journal import encode
-from sparkctl.core.session import Lent, Session
-from sparkctl.core.together import together
-from sparkctl.errors import LinkLost, NodeError, Refused
-from sparkctl.model.events import SwitchStepped, Warned
+from sparkctl.core.context import CommandContext, NodeLock
+from sparkctl.core.journal import encode_switch_journal
+from sparkctl.core.session import Session, SharedSession
+from sparkctl.core.together import gather_or_cancel
+from sparkctl.errors import ConnectionLost, NodeError, OperationRefused
+from sparkctl.model.events import SwitchStepped, WarningEmitted
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.model.switch import Found, Journal, SwitchStep
-from sparkctl.operations.lock import StartLock, StepLock, Taken, acquire
-from sparkctl.operations.stopping.owed import settle, withdraw
-from sparkctl.operations.stream import Emit, told_once
+from sparkctl.model.switch import JournalPresence, SwitchJournal, SwitchStep
+from sparkctl.operations.lock import BorrowedNodeLock, HeldNodeLock, LockConflict, acquire_node_lock
+from sparkctl.operations.stopping.owed import finish_pending_stops, withdraw
+from sparkctl.operations.stream import Emit, deduplicate_warnings
 from sparkctl.operations.switching import journal as journals
-from sparkctl.probe.journal import NOTHING
+from sparkctl.probe.journal import NO_JOURNAL
 
 _LAST_LOOK = 5.0  # seconds for a lost node to answer before the result is told without it
 _PATIENCE = 60.0  # seconds for a node to be back before the next step is given up
 
 
-class Fenced(Refused):
+class OwnershipLost(OperationRefused):
     """Another operator has this switch, or what became of it: nothing of it is to be touched from here any more."""
 
     def __init__(self, instance: str, why: str) -> None:
@@ -35,53 +35,53 @@ class Fenced(Refused):
         )
 
 
-class _Fence:
+class OwnedNodeLock:
     """A node's lock as the steps of a switch are lent it: had only while the switch is still ours."""
 
-    def __init__(self, crew: Crew, node: NodeName) -> None:
+    def __init__(self, crew: SwitchTransaction, node: NodeName) -> None:
         self._crew, self._node = crew, node
 
-    async def ensure(self) -> None:
+    async def reacquire_if_lost(self) -> None:
         """Have it; raises `Fenced`."""
-        await self._crew.ensure(self._node)
+        await self._crew.reacquire_if_lost(self._node)
 
 
-class Crew:
+class SwitchTransaction:
     """What every step is given. ``began``: of the verb, by the context's clock. No journal may lie anywhere before the first
     step, but what was `found`. Leave it with `release`."""
 
     def __init__(
         self,
-        ctx: Context,
+        ctx: CommandContext,
         sessions: Mapping[NodeName, Session],
-        journal: Journal,
+        journal: SwitchJournal,
         emit: Emit,
         began: float,
         *,
         guarded: bool = True,
     ) -> None:
         self.ctx, self.sessions, self.journal, self.began, self.guarded = ctx, sessions, journal, began, guarded
-        self.emit = told_once(emit)  # the same warning of two steps is no news
-        self._locks: dict[NodeName, StartLock | StepLock] = {}
+        self.emit = deduplicate_warnings(emit)  # the same warning of two steps is no news
+        self._locks: dict[NodeName, HeldNodeLock | BorrowedNodeLock] = {}
         # What may lie on each node, as far as we know; `found` tells of a switch that another left.
-        self._lies: dict[NodeName, tuple[str, ...]] = dict.fromkeys(journal.touched, (NOTHING,))
+        self._lies: dict[NodeName, tuple[str, ...]] = dict.fromkeys(journal.touched, (NO_JOURNAL,))
         self._tried: set[NodeName] = set()  # where we have written, or may have
 
     @property
-    def inner(self) -> Context:
+    def step_context(self) -> CommandContext:
         """The context of a verb that is a step of this: over these connections, under these locks."""
-        locks: dict[NodeName, NodeLock] = {node: _Fence(self, node) for node in self._locks}
+        locks: dict[NodeName, NodeLock] = {node: OwnedNodeLock(self, node) for node in self._locks}
         return replace(self.ctx, lend=self._lend, holds={**self.ctx.holds, **locks})
 
     def _lend(self, node: Node) -> Session:
-        return Lent(self.sessions[node.name])
+        return SharedSession(self.sessions[node.name])
 
     async def lock(self, doing: str) -> None:
         """Take the locks of all nodes, in the order of their names; raises `Taken` with none of them held."""
         try:
             for node in self.journal.touched:
                 warn = self._warner(node)
-                self._locks[node] = await acquire(self.sessions[node], self.ctx, doing, warn, for_switch=True)
+                self._locks[node] = await acquire_node_lock(self.sessions[node], self.ctx, doing, warn, for_switch=True)
             await self._settle()
         except BaseException:
             await self.release()
@@ -93,9 +93,9 @@ class Crew:
         for node in self.journal.touched:
             warn = self._warner(node)
             withdraw(self.ctx, node, (self.journal.instance, *self.journal.stops), warn, why)
-            await settle(self.sessions[node], self.ctx, warn)
+            await finish_pending_stops(self.sessions[node], self.ctx, warn)
 
-    def found(self, node: NodeName, text: str) -> None:
+    def adopt_journal(self, node: NodeName, text: str) -> None:
         """Know what another left on a node, read under its lock: only over that is ours written."""
         self._lies[node] = (text,)
 
@@ -108,13 +108,13 @@ class Crew:
     async def step(self, step: SwitchStep) -> None:
         """Begin a step: it stands in every node's journal before anything of it is done. Raises `Fenced`."""
         self.journal = replace(self.journal, step=step)
-        await together(*(self._write(node) for node in self.journal.touched))
-        self.tell(step)
+        await gather_or_cancel(*(self._write(node) for node in self.journal.touched))
+        self.report_step(step)
 
-    async def ensure(self, *nodes: NodeName) -> None:
+    async def reacquire_if_lost(self, *nodes: NodeName) -> None:
         """Have the lock of these nodes, or of all, and our own journal on them: what a process that stood still has to ask
         before it changes anything. Raises `Fenced`."""
-        await together(*(self._through_breaks(node, self._ensure) for node in nodes or self.journal.touched))
+        await gather_or_cancel(*(self._through_breaks(node, self._ensure) for node in nodes or self.journal.touched))
 
     async def verify_ownership(self) -> None:
         """Raise `Fenced` where the journal of a node that answers now tells that another has this switch, or ended it; a node
@@ -131,15 +131,15 @@ class Crew:
         """Do something on a node, once more where the connection broke under it."""
         try:
             await do(node)
-        except LinkLost:
+        except ConnectionLost:
             await self.sessions[node].link.reconnect(give_up_after=patience)
             await do(node)
 
     async def _have_lock(self, node: NodeName) -> None:
         try:
-            await self._locks[node].ensure()
-        except Taken as taken:
-            raise Fenced(self.journal.instance, taken.message) from taken
+            await self._locks[node].reacquire_if_lost()
+        except LockConflict as taken:
+            raise OwnershipLost(self.journal.instance, taken.message) from taken
 
     async def _ensure(self, node: NodeName) -> None:
         await self._have_lock(node)
@@ -148,20 +148,22 @@ class Crew:
 
     async def _verify_journal(self, node: NodeName) -> None:
         mine = self.journal
-        view = await journals.read(self.sessions[node])
+        view = await journals.read_journal(self.sessions[node])
         lies = view.journal
-        if view.found is Found.NONE:
-            if NOTHING in self._lies[node]:
+        if view.found is JournalPresence.NONE:
+            if NO_JOURNAL in self._lies[node]:
                 return
-            raise Fenced(self.journal.instance, f"its journal is gone from {node}: another finished it, or undid it")
+            raise OwnershipLost(
+                self.journal.instance, f"its journal is gone from {node}: another finished it, or undid it"
+            )
         if lies is None:
-            raise Fenced(self.journal.instance, f"whose journal lies on {node} is not known: {view.why}")
+            raise OwnershipLost(self.journal.instance, f"whose journal lies on {node} is not known: {view.why}")
         if (lies.id, lies.operator, lies.since) != (mine.id, mine.operator, mine.since):
-            raise Fenced(self.journal.instance, f"{node}: {journals.words(lies, is_held=False)}")
+            raise OwnershipLost(self.journal.instance, f"{node}: {journals.describe_switch(lies, is_held=False)}")
 
     async def _write(self, node: NodeName) -> None:
         """Write the journal over what we wrote last, and over nothing else: asking and writing are one act on the node."""
-        text = encode(self.journal)
+        text = encode_switch_journal(self.journal)
         self._lies[node] = (*self._lies[node], text)  # a connection that breaks does not tell whether it was written
         await self._through_breaks(node, self._put)
         self._lies[node] = (text,)
@@ -169,46 +171,46 @@ class Crew:
     async def _put(self, node: NodeName) -> None:
         await self._have_lock(node)
         self._tried.add(node)
-        if await journals.write(self.sessions[node], encode(self.journal), self._lies[node]):
+        if await journals.write_journal(self.sessions[node], encode_switch_journal(self.journal), self._lies[node]):
             return
-        if NOTHING not in self._lies[node]:
+        if NO_JOURNAL not in self._lies[node]:
             await self._ensure(node)  # says whose it is
-            raise Fenced(self.journal.instance, f"the journal on {node} is not as we left it")
-        view = await journals.read(self.sessions[node])
+            raise OwnershipLost(self.journal.instance, f"the journal on {node} is not as we left it")
+        view = await journals.read_journal(self.sessions[node])
         raise journals.underway(node, view, is_held=view.is_held)
 
-    async def forget(self) -> None:
+    async def delete_journal(self) -> None:
         """Remove the journal everywhere: there is nothing left to finish."""
-        nodes = [node for node, known in self._lies.items() if known != (NOTHING,)]
-        await together(*(self._through_breaks(node, self._remove) for node in nodes))
+        nodes = [node for node, known in self._lies.items() if known != (NO_JOURNAL,)]
+        await gather_or_cancel(*(self._through_breaks(node, self._remove) for node in nodes))
 
     async def _remove(self, node: NodeName) -> None:
         known = self._lies[node]
-        self._lies[node] = (*known, NOTHING)  # nor whether it was removed
+        self._lies[node] = (*known, NO_JOURNAL)  # nor whether it was removed
         await self._have_lock(node)
-        if not await journals.remove(self.sessions[node], known) and NOTHING not in known:
+        if not await journals.remove_journal(self.sessions[node], known) and NO_JOURNAL not in known:
             await self._ensure(node)
-            raise Fenced(self.journal.instance, f"the journal on {node} is not as we left it")
-        self._lies[node] = (NOTHING,)
+            raise OwnershipLost(self.journal.instance, f"the journal on {node} is not as we left it")
+        self._lies[node] = (NO_JOURNAL,)
 
-    def tell(self, step: SwitchStep, proof: str | None = None) -> None:
+    def report_step(self, step: SwitchStep, proof: str | None = None) -> None:
         """Say that a step has begun, or what proves it."""
         clock = self.ctx.clock
         self.emit(
             SwitchStepped(
-                clock.now(), self.journal.nodes[0], step, self.journal.instance, proof, clock.monotonic() - self.began,
+                clock.unix_time(), self.journal.nodes[0], step, self.journal.instance, proof, clock.monotonic() - self.began,
                 self.journal.stops,
             )
         )  # fmt: skip
 
     def warn(self, node: NodeName | None, message: str, hint: str | None = None) -> None:
         """Say something of a node that does not end the work."""
-        self.emit(Warned(self.ctx.clock.now(), node, message, hint))
+        self.emit(WarningEmitted(self.ctx.clock.unix_time(), node, message, hint))
 
     def _warner(self, node: NodeName) -> Callable[[str], None]:
         return lambda message: self.warn(node, message)
 
     @property
-    def ways(self) -> str:
+    def describe_options(self) -> str:
         """What to do about a switch that is left where it is."""
-        return journals.ways(self.journal)
+        return journals.list_finish_commands(self.journal)

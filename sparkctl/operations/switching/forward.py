@@ -6,110 +6,113 @@ import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from sparkctl.core.owed import Owed, OwedStops
-from sparkctl.core.together import together
-from sparkctl.core.wholes import Occupant, wholes
-from sparkctl.errors import DockerError, NodeError, NoSuchContainer, Refused
+from sparkctl.core.owed import PendingStop, PendingStopFiles
+from sparkctl.core.together import gather_or_cancel
+from sparkctl.core.wholes import RankContainer, group_by_instance
+from sparkctl.errors import ContainerNotFound, DockerError, NodeError, OperationRefused
 from sparkctl.model.container import Container
-from sparkctl.model.events import Ended, Outcome
-from sparkctl.model.fit import Fit
+from sparkctl.model.events import CommandEnded, Outcome
+from sparkctl.model.fit import MemoryFit
 from sparkctl.model.node import NodeName
-from sparkctl.model.plan import Label
+from sparkctl.model.plan import ContainerLabel
 from sparkctl.model.switch import SwitchStep
-from sparkctl.model.text import clean
-from sparkctl.model.units import gib, spoken
-from sparkctl.operations.labels import port_of
-from sparkctl.operations.stopping.halting import stop_all
-from sparkctl.operations.stopping.stop import sweep
-from sparkctl.operations.stream import passed_on
-from sparkctl.operations.switching.crew import Crew
-from sparkctl.operations.switching.request import SwitchRequest
-from sparkctl.operations.up import up
+from sparkctl.model.text import sanitize_line
+from sparkctl.model.units import format_duration, format_gib
+from sparkctl.operations.labels import parse_port_label
+from sparkctl.operations.stopping.halting import stop_containers
+from sparkctl.operations.stopping.stop import remove_ended_container
+from sparkctl.operations.stream import forward_events
+from sparkctl.operations.switching.crew import SwitchTransaction
+from sparkctl.operations.switching.request import SwitchInstance
+from sparkctl.operations.up import start_instance
 
 _SUFFIX = re.compile(r"\.kept-[0-9a-f]{6}$")
 _MOST_NAME = 200
 
-Fits = Callable[[], Coroutine[Any, Any, tuple[Fit, ...]]]
+Fits = Callable[[], Coroutine[Any, Any, tuple[MemoryFit, ...]]]
 
 
-class NoRoom(Refused):
+class MemoryNotReleased(OperationRefused):
     """What was stopped did not give back what the new one needs."""
 
 
-def kept_name(name: str, container_id: str) -> str:
+def rollback_name(name: str, container_id: str) -> str:
     """Return the name of a container while it is kept."""
     return f"{name[:_MOST_NAME]}.kept-{container_id[:6]}"
 
 
-def own_name(name: str) -> str:
+def original_name(name: str) -> str:
     """Return the name that a kept container had."""
     return _SUFFIX.sub("", name)
 
 
-async def alive_old(crew: Crew) -> dict[NodeName, list[Container]]:
+async def list_running_old_containers(crew: SwitchTransaction) -> dict[NodeName, list[Container]]:
     """Return what is still to be stopped, by node."""
     alive: dict[NodeName, list[Container]] = {}
-    for node, container in await old_ones(crew):
+    for node, container in await list_old_containers(crew):
         if container is not None and container.is_alive:
             alive.setdefault(node, []).append(container)
     return alive
 
 
-async def stop_old(crew: Crew, alive: Mapping[NodeName, Sequence[Container]]) -> None:
+async def stop_old_containers(crew: SwitchTransaction, alive: Mapping[NodeName, Sequence[Container]]) -> None:
     """Stop what goes and keep its containers; those that have ended already are fine. Raises the first failure."""
     if alive:
-        halt = await stop_all(crew.sessions, crew.inner, crew.emit, alive, keep=True)
+        halt = await stop_containers(crew.sessions, crew.step_context, crew.emit, alive, keep=True)
         for _, failure in halt.failures:
             raise failure
     names = " and ".join(crew.journal.stops)
-    crew.tell(SwitchStep.STOPPING, f"{names} stopped; {_count(len(crew.journal.old))} kept")
+    crew.report_step(SwitchStep.STOPPING, f"{names} stopped; {_count(len(crew.journal.old))} kept")
 
 
-async def old_ones(crew: Crew) -> tuple[tuple[NodeName, Container | None], ...]:
+async def list_old_containers(crew: SwitchTransaction) -> tuple[tuple[NodeName, Container | None], ...]:
     """Return what was stopped, or is to be; None for one that is not there any more."""
 
     async def one(node: NodeName, container: str) -> tuple[NodeName, Container | None]:
         try:
-            return node, await crew.sessions[node].docker.inspect(container)
-        except NoSuchContainer:
+            return node, await crew.sessions[node].docker.inspect_container(container)
+        except ContainerNotFound:
             return node, None
 
-    return await together(*(one(node, container) for node, container in crew.journal.old))
+    return await gather_or_cancel(*(one(node, container) for node, container in crew.journal.old))
 
 
 def _count(number: int) -> str:
     return "the container is" if number == 1 else f"{number} containers are"
 
 
-async def prove_room(crew: Crew, fits: Fits) -> None:
+async def verify_memory_released(crew: SwitchTransaction, fits: Fits) -> None:
     """Ask the sum again with what the nodes have now. Raises `NoRoom` where it does not come out."""
     made = await fits()
     short = [one for one in made if one.is_refused]
     if short:
-        raise NoRoom(short[0].sentence + ", although what was in the way has stopped")
+        raise MemoryNotReleased(short[0].sentence + ", although what was in the way has stopped")
     free = ", ".join(
-        f"{one.node} has {gib(one.standing.available)} available" for one in made if one.standing is not None
+        f"{one.node} has {format_gib(one.standing.available)} available" for one in made if one.standing is not None
     )
-    crew.tell(SwitchStep.RELEASING, free or "the nodes did not say what memory they have")
+    crew.report_step(SwitchStep.RELEASING, free or "the nodes did not say what memory they have")
 
 
-async def make_way(crew: Crew, names: frozenset[tuple[NodeName, str]]) -> None:
+async def rename_kept_containers(crew: SwitchTransaction, names: frozenset[tuple[NodeName, str]]) -> None:
     """Rename kept containers that have a name which the new one is to have."""
-    for node, container in await old_ones(crew):
+    for node, container in await list_old_containers(crew):
         if container is not None and (node, container.name) in names:
-            await crew.sessions[node].docker.rename(container.id, kept_name(container.name, container.id))
+            await crew.sessions[node].docker.rename(container.id, rollback_name(container.name, container.id))
 
 
-async def start_new(crew: Crew, request: SwitchRequest) -> Ended:
+async def start_new_instance(crew: SwitchTransaction, request: SwitchInstance) -> CommandEnded:
     """Start it as `up` does, under the locks that are held; return how that ended."""
-    start = request.start(container for _, container in crew.journal.old)
-    ended = await passed_on(up(crew.inner, start), crew.emit)
+    start = request.to_start_request(container for _, container in crew.journal.old)
+    ended = await forward_events(start_instance(crew.step_context, start), crew.emit)
     if ended.outcome is Outcome.READY:
-        crew.tell(SwitchStep.STARTING, f"{crew.journal.instance} is ready after {spoken(ended.seconds)}, a token came")
+        crew.report_step(
+            SwitchStep.STARTING,
+            f"{crew.journal.instance} is ready after {format_duration(ended.seconds)}, a token came",
+        )
     return ended
 
 
-async def clear_old(crew: Crew) -> str | None:
+async def remove_old_containers(crew: SwitchTransaction) -> str | None:
     """Remove the containers that were kept, their logs saved. Return which stayed, in words, because their logs could not be
     saved: it was done by us where the journal still is ours afterwards.
 
@@ -118,52 +121,56 @@ async def clear_old(crew: Crew) -> str | None:
 
     async def clear(node: NodeName, container: Container) -> bool:
         try:
-            await sweep(crew.sessions[node], crew.inner, crew.emit, container)
-        except (Refused, DockerError) as why:
+            await remove_ended_container(crew.sessions[node], crew.step_context, crew.emit, container)
+        except (OperationRefused, DockerError) as why:
             crew.warn(node, why.message, why.hint)
             return False
         return True
 
-    old = [(node, one) for node, one in await old_ones(crew) if one is not None]
-    owe(crew, old)
-    gone = await together(*(clear(node, container) for node, container in old))
-    stayed = [f"{clean(one.name)} on {node}" for (node, one), is_gone in zip(old, gone, strict=True) if not is_gone]
+    old = [(node, one) for node, one in await list_old_containers(crew) if one is not None]
+    save_pending_stops(crew, old)
+    gone = await gather_or_cancel(*(clear(node, container) for node, container in old))
+    stayed = [
+        f"{sanitize_line(one.name)} on {node}" for (node, one), is_gone in zip(old, gone, strict=True) if not is_gone
+    ]
     return f"{' and '.join(stayed)} stayed, as said above" if stayed else None
 
 
-async def what_stays(crew: Crew) -> tuple[str, ...]:
+async def describe_losses(crew: SwitchTransaction) -> tuple[str, ...]:
     """Return what is on the Sparks that only lost something, a sentence for each: nothing that runs, or who."""
 
     async def of(node: NodeName) -> str:
         try:
-            there = await crew.sessions[node].docker.list()
+            there = await crew.sessions[node].docker.list_containers()
         except (NodeError, DockerError):
             return f"what else is on {node} is not known"
-        ours = sorted({one.label(Label.INSTANCE) or one.name for one in there if one.is_ours and one.is_alive})
-        others = sorted(clean(one.name) for one in there if one.is_alive and not one.is_ours)
-        names = [*map(clean, ours), *(f"{name} (not sparkctl's)" for name in others)]
+        ours = sorted(
+            {one.label(ContainerLabel.INSTANCE) or one.name for one in there if one.is_managed and one.is_alive}
+        )
+        others = sorted(sanitize_line(one.name) for one in there if one.is_alive and not one.is_managed)
+        names = [*map(sanitize_line, ours), *(f"{name} (not sparkctl's)" for name in others)]
         return (
             f"{' and '.join(names)} {'stays' if len(names) == 1 else 'stay'} on {node}" if names else f"{node} is free"
         )
 
-    return await together(*(of(node) for node in crew.journal.touched if node not in crew.journal.nodes))
+    return await gather_or_cancel(*(of(node) for node in crew.journal.touched if node not in crew.journal.nodes))
 
 
-async def owe_rest(crew: Crew) -> None:
+async def save_remaining_stops(crew: SwitchTransaction) -> None:
     """Remember the ranks of the old ones on Sparks that were silent: the next contact stops them."""
-    owe(crew, [(node, one) for node, one in await old_ones(crew) if one is not None])
+    save_pending_stops(crew, [(node, one) for node, one in await list_old_containers(crew) if one is not None])
 
 
-def owe(crew: Crew, old: Sequence[tuple[NodeName, Container]]) -> None:
+def save_pending_stops(crew: SwitchTransaction, old: Sequence[tuple[NodeName, Container]]) -> None:
     """Remember the ranks on Sparks that were silent: the next contact stops them."""
-    owed, now = OwedStops(crew.ctx.history.directory), crew.ctx.clock.now()
-    for whole in wholes(Occupant(node, one, None, port_of(one)) for node, one in old):
-        run = whole.label(Label.RUN)
+    owed, now = PendingStopFiles(crew.ctx.history.directory), crew.ctx.clock.unix_time()
+    for whole in group_by_instance(RankContainer(node, one, None, parse_port_label(one)) for node, one in old):
+        run = whole.label(ContainerLabel.RUN)
         for name in whole.elsewhere if run else ():
             node = NodeName(name)
             if node in crew.journal.touched:
                 continue
             try:
-                owed.keep(Owed(node, whole.name, now, run=run))
+                owed.save_stop(PendingStop(node, whole.name, now, run=run))
             except OSError as error:
                 crew.warn(node, f"that {whole.name} is still to be stopped there could not be kept: {error}")

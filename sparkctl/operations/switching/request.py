@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from sparkctl.engines.base import Engine
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
-from sparkctl.operations.starting.request import UpRequest
+from sparkctl.operations.starting.request import StartInstance
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchRequest:
+class SwitchInstance:
     """What to start, and where. ``nodes`` in the order of ranks, the head first; ``known``: every node that may hold a rank
     of what goes, these among them.
 
@@ -33,16 +33,16 @@ class SwitchRequest:
     words: tuple[str, ...] = ()
     guarded: bool = True
 
-    def start(self, kept: Iterable[str] = ()) -> UpRequest:
+    def to_start_request(self, kept: Iterable[str] = ()) -> StartInstance:
         """What is asked of `up` once the way is free; ``kept`` are the containers that may have to come back."""
         flags = (("--keep-going", self.keep_going), ("--no-rollback", not self.rolls_back))
-        return UpRequest(
+        return StartInstance(
             self.profile, self.engine, self.nodes, timeout=self.timeout, environ=self.environ, words=self.words,
             guarded=self.guarded, once_more=True, kept=frozenset(kept),
             switch_flags=tuple(flag for flag, given in flags if given),
         )  # fmt: skip
 
     @property
-    def again(self) -> str:
+    def retry_command(self) -> str:
         """The command that asks for the same once more, secrets in it masked."""
-        return self.start().switch_with()
+        return self.to_start_request().switch_command_with()

@@ -45,7 +45,7 @@ def main() -> int:
         ("vllm", options.skip_vllm, install.install_vllm, bench.vllm),
         ("llamacpp", options.skip_llama, install.install_llama, bench.llama),
     ):
-        if skip or name not in engines.names():
+        if skip or name not in engines.engine_names():
             skipped.append(f"SKIPPED: {name}, {'as was asked' if skip else 'sparkctl knows no such engine'}")
             print(skipped[-1], flush=True)
             continue

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sparkctl.core.own_questions import MARK
+from sparkctl.core.own_questions import REQUEST_MARK
 from tests.lab.bed.lab import why_not
 from tests.lab.bed.names import IMAGE
 from tests.lab.bed.node import LabNode
@@ -96,8 +96,8 @@ def _look(bench: Bench, command: Sparkctl, name: str) -> None:
     wrong = None if figures.get("phase") == "ready" else f"top does not know it as ready: {top!r}"[:400]
     bench.note("lab: top", time.monotonic() - began, json.dumps(figures)[:300], wrong)
     shown, whole = (command("logs", name, "--node", _NODE, *more) for more in ((), ("--all",)))
-    count = whole.out.count(MARK)
-    wrong = None if count and MARK not in shown.out else "our own questions are shown, or none was asked"
+    count = whole.out.count(REQUEST_MARK)
+    wrong = None if count and REQUEST_MARK not in shown.out else "our own questions are shown, or none was asked"
     lines = len(whole.out.splitlines())
     bench.note("lab: logs", 0.0, f"{count} of {lines} lines are ours, and hidden without --all", wrong)
 

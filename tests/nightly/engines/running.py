@@ -15,15 +15,15 @@ from pathlib import Path
 import psutil
 
 from sparkctl import engines
-from sparkctl.core.reading import LogReader
+from sparkctl.core.reading import LogAnalyzer
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import ReadyRule, Service
+from sparkctl.model.plan import ReadinessRule, ReadinessTarget
 from sparkctl.operations.starting import readiness
-from sparkctl.wire.local import LocalLink
+from sparkctl.wire.local import LocalConnection
 
-HERE = LocalLink(Node(NodeName("here"), "local"))
+HERE = LocalConnection(Node(NodeName("here"), "local"))
 _NICE = 10
 _FAREWELL = 40.0  # seconds between SIGTERM and SIGKILL
 _THREADS = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -35,7 +35,7 @@ class Real:
 
     process: subprocess.Popen[bytes]
     log: Path
-    reader: LogReader
+    reader: LogAnalyzer
     port: int
     served: str
     began: float
@@ -45,9 +45,9 @@ class Real:
     _lines: int = 0
 
     @property
-    def service(self) -> Service:
+    def service(self) -> ReadinessTarget:
         """What asking it takes."""
-        return Service(self.port, self.reader.ready, self.served)
+        return ReadinessTarget(self.port, self.reader.ready, self.served)
 
     @property
     def lines(self) -> list[str]:
@@ -66,7 +66,7 @@ class Real:
             self._take(raw)
 
     def _take(self, raw: bytes) -> None:
-        if self.reader.read([LogLine("", raw.decode("utf-8", "replace"), self._lines)]):
+        if self.reader.feed_lines([LogLine("", raw.decode("utf-8", "replace"), self._lines)]):
             step = "" if self.reader.step is None else self.reader.step.name
             now = (self.reader.phase, step)
             if not self.moves or self.moves[-1][1:] != now:
@@ -85,13 +85,13 @@ class Real:
                 answers = asyncio.run(self._ask())
                 if all(answer.good for answer in answers):
                     return None
-                asked = "; ".join(answer.told(()) for answer in answers)
+                asked = "; ".join(answer.format_masked(()) for answer in answers)
             time.sleep(0.1)
         return f"not ready within {within:.0f} s: {asked}"
 
-    async def _ask(self) -> tuple[readiness.Answer, ...]:
-        first = await readiness.health(HERE, self.service)
-        return (first, await readiness.one_token(HERE, self.service)) if first.good else (first,)
+    async def _ask(self) -> tuple[readiness.ProbeResult, ...]:
+        first = await readiness.check_health(HERE, self.service)
+        return (first, await readiness.request_token(HERE, self.service)) if first.good else (first,)
 
     def until_end(self, within: float) -> int | None:
         """Wait for its end and read the log to its end; None where it goes on."""
@@ -133,14 +133,14 @@ def running(
 ) -> Iterator[Real]:  # fmt: skip
     """Start an engine; it is ended in any case. Both its streams go to one file, as they come."""
     log = directory / f"{name}.log"
-    knows = engines.load(engine)
+    knows = engines.load_engine(engine)
     with log.open("wb", buffering=0) as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
             env=os.environ | _THREADS | dict(env or {}), preexec_fn=lambda: os.nice(_NICE) and None,
         )  # fmt: skip
-    rule = ReadyRule(knows.defaults.ready_line, knows.defaults.health, knows.defaults.probe)
-    real = Real(process, log, LogReader(knows, rule), port, served, time.monotonic())
+    rule = ReadinessRule(knows.defaults.ready_line, knows.defaults.health, knows.defaults.probe)
+    real = Real(process, log, LogAnalyzer(knows, rule), port, served, time.monotonic())
     try:
         yield real
     finally:

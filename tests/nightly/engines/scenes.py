@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sparkctl.core.own_questions import MARK, is_ours
-from sparkctl.model.text import shorten
+from sparkctl.core.own_questions import REQUEST_MARK, is_own_request
+from sparkctl.model.text import truncate_text
 from tests.nightly import acceptance
 from tests.nightly.engines import model
 from tests.nightly.engines.install import VLLM, Install
@@ -190,11 +190,11 @@ class Bench:
     # both
 
     def _tell_start(self, scene: str, real: Real, wrong: str | None) -> None:
-        ranks = [phase.rank for _, phase, _ in real.moves]
+        ranks = [phase.order for _, phase, _ in real.moves]
         if wrong is None and ranks != sorted(ranks):
             wrong = "a phase was left backwards"
-        if wrong is None and real.reader.root is not None:
-            wrong = f"a healthy log has a failure: {real.reader.root}"
+        if wrong is None and real.reader.find_root_failure is not None:
+            wrong = f"a healthy log has a failure: {real.reader.find_root_failure}"
         if wrong is None and len({phase for _, phase, _ in real.moves}) < 2:
             wrong = "its log told of no phases"
         steps = ", ".join(f"{step or phase} {at:.1f}" for at, phase, step in real.moves)
@@ -207,11 +207,11 @@ class Bench:
                 answer.read()
         time.sleep(0.5)
         lines = real.lines
-        ours = [one for one in lines if MARK in one]
-        shown = [one for one in lines if not is_ours(one)]
+        ours = [one for one in lines if REQUEST_MARK in one]
+        shown = [one for one in lines if not is_own_request(one)]
         others = [one for one in shown if '"GET /metrics HTTP' in one]
         wrong = None
-        if any(not is_ours(one) for one in ours):
+        if any(not is_own_request(one) for one in ours):
             wrong = "one of ours is not known as ours"
         elif len(others) not in (0, _ANOTHERS) or bool(others) != bool(ours):
             wrong = f"of {_ANOTHERS} questions of somebody else {len(others)} are shown"
@@ -224,7 +224,7 @@ class Bench:
         self._diagnose(scene, real, one, engine, version)
 
     def _judge_end(self, scene: str, real: Real, one: Break, code: int | None, seconds: float) -> None:
-        root = real.reader.root
+        root = real.reader.find_root_failure
         cause = "nothing" if root is None or root.failure is None else str(root.failure.cause)
         where = "" if root is None or root.failure is None else f", line {root.number}: {root.failure.summary}"
         wrong = None
@@ -307,4 +307,4 @@ def line(row: Row) -> str:
     """Return a row as it is printed."""
     verdict = "ok   " if row.wrong is None else "WRONG"
     why = "" if row.wrong is None else f"   <- {row.wrong}"
-    return f"{verdict} {row.seconds:6.1f} s  {row.scene:48} {shorten(row.seen, _SHOWN)}{why}"
+    return f"{verdict} {row.seconds:6.1f} s  {row.scene:48} {truncate_text(row.seen, _SHOWN)}{why}"

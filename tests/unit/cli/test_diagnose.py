@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from sparkctl.model.verdict import Cause
-from sparkctl.present.diagnosis import as_typed
+from sparkctl.model.verdict import FailureCause
+from sparkctl.present.diagnosis import format_remedy_as_flags
 from tests.unit.core.test_diagnosing import FAILED, NO_SHARE, SERVING, SGLANG, STOPPED, VLLM
 
 BROKEN = "\n".join((*VLLM[:4], NO_SHARE, FAILED, ""))
@@ -84,8 +84,8 @@ def test_nobodys_log_is_read_all_the_same(log: str, tmp_path: Path) -> None:
 
 def test_the_closed_set_is_printed_with_its_meanings(tmp_path: Path) -> None:
     lines = run("--causes", cwd=tmp_path).stdout.splitlines()
-    assert [line.split()[0] for line in lines] == [str(cause) for cause in Cause]
-    assert len(document(run("--causes", "--json", cwd=tmp_path))["causes"]) == len(Cause)
+    assert [line.split()[0] for line in lines] == [str(cause) for cause in FailureCause]
+    assert len(document(run("--causes", "--json", cwd=tmp_path))["causes"]) == len(FailureCause)
 
 
 def test_nothing_of_a_log_reaches_the_terminal_as_it_is(tmp_path: Path) -> None:
@@ -118,10 +118,16 @@ def test_a_log_without_a_profile_is_told_flags_as_they_are_typed(tmp_path: Path)
 
 
 def test_flags_in_a_remedy_as_they_are_typed() -> None:
-    assert as_typed("Lower args.a-b to 5, or args.a-b.") == "Lower --a-b (in a profile: args.a-b) to 5, or --a-b."
-    assert as_typed("set args.tp: 1, or") == "set --tp 1 (in a profile: args.tp: 1), or"
-    assert as_typed("Remove args.no-such: this image") == "Remove --no-such (in a profile: args.no-such): this image"
-    assert as_typed("Raise container.shm_size.") == "Raise container.shm_size."
+    assert (
+        format_remedy_as_flags("Lower args.a-b to 5, or args.a-b.")
+        == "Lower --a-b (in a profile: args.a-b) to 5, or --a-b."
+    )
+    assert format_remedy_as_flags("set args.tp: 1, or") == "set --tp 1 (in a profile: args.tp: 1), or"
+    assert (
+        format_remedy_as_flags("Remove args.no-such: this image")
+        == "Remove --no-such (in a profile: args.no-such): this image"
+    )
+    assert format_remedy_as_flags("Raise container.shm_size.") == "Raise container.shm_size."
 
 
 def test_facts_have_units(tmp_path: Path) -> None:

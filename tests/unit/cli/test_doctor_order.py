@@ -5,24 +5,24 @@ from __future__ import annotations
 import pytest
 
 from sparkctl.cli.verbs import doctor
-from sparkctl.model.events import Ended, Examined, Found, Outcome
+from sparkctl.model.events import CheckCompleted, CommandEnded, FindingReported, Outcome
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.node import NodeName
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
 
 
-def found(node: NodeName | None, words: str) -> Found:
-    return Found(1.0, node, FindingKind.DOCKER.value, Severity.GOOD, words)
+def found(node: NodeName | None, words: str) -> FindingReported:
+    return FindingReported(1.0, node, FindingKind.DOCKER.value, Severity.GOOD, words)
 
 
 def test_they_stand_in_the_order_of_the_config_each_together(capsys: pytest.CaptureFixture[str]) -> None:
-    teller = doctor._teller([ONE, TWO])
-    for event in (found(TWO, "two a"), found(ONE, "one a"), Examined(2.0, TWO, 1.0)):
-        teller.tell(event)
+    teller = doctor._create_printer([ONE, TWO])
+    for event in (found(TWO, "two a"), found(ONE, "one a"), CheckCompleted(2.0, TWO, 1.0)):
+        teller.print_event(event)
     assert capsys.readouterr().out == ""
-    for event in (found(ONE, "one b"), Examined(3.0, ONE, 2.0), found(TWO, "two b")):
-        teller.tell(event)
+    for event in (found(ONE, "one b"), CheckCompleted(3.0, ONE, 2.0), found(TWO, "two b")):
+        teller.print_event(event)
     said = capsys.readouterr().out
     order = [said.index(words) for words in ("spark1", "one a", "one b", "spark2", "two a", "two b")]
     assert order == sorted(order), said
@@ -30,12 +30,12 @@ def test_they_stand_in_the_order_of_the_config_each_together(capsys: pytest.Capt
 
 
 def test_one_that_never_answers_keeps_nothing_back_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    teller = doctor._teller([ONE, TWO])
-    for event in (found(TWO, "two a"), Examined(2.0, TWO, 1.0), Ended(9.0, Outcome.INTERRUPTED, 130, 9.0)):
-        teller.tell(event)
+    teller = doctor._create_printer([ONE, TWO])
+    for event in (found(TWO, "two a"), CheckCompleted(2.0, TWO, 1.0), CommandEnded(9.0, Outcome.INTERRUPTED, 130, 9.0)):
+        teller.print_event(event)
     assert "two a" in capsys.readouterr().out
 
 
 def test_one_alone_is_told_as_it_comes(capsys: pytest.CaptureFixture[str]) -> None:
-    doctor._teller([ONE]).tell(found(ONE, "one a"))
+    doctor._create_printer([ONE]).print_event(found(ONE, "one a"))
     assert "one a" in capsys.readouterr().out

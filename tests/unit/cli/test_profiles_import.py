@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.cli.app import invoke
+from sparkctl.cli.app import invoke_command_line
 
 LINE = "docker run -d --name mine -e HF_TOKEN=hf_aaaaaaaaaaaaaaaaaaaaaaaa --rm x/vllm:1 vllm serve o/m --max-model-len 8192"
 
@@ -21,7 +21,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = invoke(list(words))
+    code = invoke_command_line(list(words))
     told = capsys.readouterr()
     return code, told.out, told.err
 

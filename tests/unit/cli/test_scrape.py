@@ -9,14 +9,14 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from sparkctl.cli.scrape import scraped
+from sparkctl.cli.scrape import create_metrics_server
 
 
 @pytest.fixture
 def port() -> Iterator[int]:
     registry = CollectorRegistry()
     Gauge("canary", "What must not be read.", registry=registry).set(1)
-    server = scraped(0, "127.0.0.1", registry)
+    server = create_metrics_server(0, "127.0.0.1", registry)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield server.server_port

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.cli.tellers import WordTeller
-from sparkctl.model.events import Ended, Event, NodeStateChanged, Outcome, PhaseChanged, Warned
+from sparkctl.cli.tellers import TextPrinter
+from sparkctl.model.events import CommandEnded, Event, NodeStateChanged, Outcome, PhaseChanged, WarningEmitted
 from sparkctl.model.guard import GuardCoverage
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.verdict import Cause, Edit, Evidence, Verdict
+from sparkctl.model.verdict import Evidence, FailureCause, FieldChange, Verdict
 
 NODE = NodeName("spark1")
 GONE = "spark1 does not answer"
 
 
 def told(capsys: pytest.CaptureFixture[str], *events: Event) -> list[str]:
-    teller = WordTeller()
+    teller = TextPrinter()
     for event in events:
-        teller.tell(event)
+        teller.print_event(event)
     return capsys.readouterr().err.splitlines()
 
 
@@ -26,15 +26,15 @@ def node(state: NodeState, detail: str | None = None, attempt: int | None = None
     return NodeStateChanged(1.0, NODE, state, detail, attempt, 0.5 if attempt else None)
 
 
-def ended(outcome: Outcome, **more: object) -> Ended:
-    return Ended(2.0, outcome, 3, 40.2, node=NODE, instance="qwen36", **more)  # type: ignore[arg-type]
+def ended(outcome: Outcome, **more: object) -> CommandEnded:
+    return CommandEnded(2.0, outcome, 3, 40.2, node=NODE, instance="qwen36", **more)  # type: ignore[arg-type]
 
 
 def test_a_first_connection_that_fails_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     lines = told(
         capsys,
         node(NodeState.UNREACHABLE, GONE),
-        Warned(1.0, NODE, GONE, "is it on?"),
+        WarningEmitted(1.0, NODE, GONE, "is it on?"),
         ended(Outcome.UNREACHABLE, message=GONE, hint="is it on?"),
     )
     assert lines == [f"▲ {GONE}", "  try: is it on?"]
@@ -60,10 +60,19 @@ def test_a_lost_connection_its_attempts_and_its_return_are_told(capsys: pytest.C
 
 
 def test_a_verdict_ends_with_the_command_to_try(capsys: pytest.CaptureFixture[str]) -> None:
-    proof, edit = Evidence("so it was", "docker"), Edit("args.mem-fraction-static", "0.72", "0.8", is_first_try=True)
-    other = Verdict(Cause.DISK_FULL, "A disk is full.", (Evidence("No space", "log", 7),), "Free some.")
+    proof, edit = (
+        Evidence("so it was", "docker"),
+        FieldChange("args.mem-fraction-static", "0.72", "0.8", is_first_try=True),
+    )
+    other = Verdict(FailureCause.DISK_FULL, "A disk is full.", (Evidence("No space", "log", 7),), "Free some.")
     verdict = Verdict(
-        Cause.HOST_OOM_KILL, "It was killed.", (proof,), "Lower it.", edit.field, edit=edit, contributing=(other,)
+        FailureCause.HOST_OOM_KILL,
+        "It was killed.",
+        (proof,),
+        "Lower it.",
+        edit.field,
+        edit=edit,
+        contributing=(other,),
     )
     lines = told(capsys, ended(Outcome.TIMED_OUT, verdict=verdict))
     assert lines == [
@@ -79,7 +88,9 @@ def test_a_verdict_ends_with_the_command_to_try(capsys: pytest.CaptureFixture[st
 
 
 def test_a_verdict_without_a_value_to_try_offers_no_command(capsys: pytest.CaptureFixture[str]) -> None:
-    verdict = Verdict(Cause.IMAGE_ARCH, "It is amd64.", (Evidence("so it was", "docker"),), "Take another.", "image")
+    verdict = Verdict(
+        FailureCause.IMAGE_ARCH, "It is amd64.", (Evidence("so it was", "docker"),), "Take another.", "image"
+    )
     assert not [
         line for line in told(capsys, ended(Outcome.FAILED, verdict=verdict)) if "again" in line or "..." in line
     ]
@@ -97,11 +108,11 @@ def test_a_phase_that_lasts_says_so_on_a_pipe(
 ) -> None:
     now = [100.0]
     monkeypatch.setattr("sparkctl.cli.tellers.time.monotonic", lambda: now[0])
-    teller = WordTeller()
-    teller.tell(PhaseChanged(1.0, NODE, "qwen36", Phase.LOADING, Step("weights"), elapsed=5.0))
+    teller = TextPrinter()
+    teller.print_event(PhaseChanged(1.0, NODE, "qwen36", Phase.LOADING, Step("weights"), elapsed=5.0))
     for _ in range(61):
         now[0] += 1
-        teller.tick()
+        teller.refresh()
     assert capsys.readouterr().err.splitlines() == [
         "spark1  loading   weights   0:05",
         "spark1  loading   weights   0:35",
@@ -110,14 +121,14 @@ def test_a_phase_that_lasts_says_so_on_a_pipe(
 
 
 def test_a_second_press_promises_nothing_and_after_the_end_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    teller = WordTeller("stopping to watch ...")
-    teller.interrupted(1)
-    teller.interrupted(2)
+    teller = TextPrinter("stopping to watch ...")
+    teller.print_interrupt(1)
+    teller.print_interrupt(2)
     heard = capsys.readouterr().err.splitlines()
     assert heard == ["stopping to watch ...", "heard; it ends as soon as nothing is half done ..."]
-    teller.tell(ended(Outcome.INTERRUPTED, message="left at step 4", hint="sparkctl resume"))
+    teller.print_event(ended(Outcome.INTERRUPTED, message="left at step 4", hint="sparkctl resume"))
     capsys.readouterr()
-    teller.interrupted(2)
+    teller.print_interrupt(2)
     assert capsys.readouterr().err == ""
 
 

@@ -45,7 +45,7 @@ def reports(lag: float = 0.0, misread: float = 1.0) -> list[Report]:
     found: list[Report] = []
     for number, page in enumerate(pages):
         text = PAGE.format(**{name: count + lag * (count - pages[0][name]) for name, count in page.items()})
-        listener = Listener(lambda text=text: engines.load("vllm").metrics(text))  # type: ignore[misc]
+        listener = Listener(lambda text=text: engines.load_engine("vllm").parse_metrics(text))  # type: ignore[misc]
         steps, accepted = STEPS[number - 1] if number else (1, 1)
         said = 1 + misread * accepted / steps
         words = (said, accepted / 10, steps * 3 / 10, accepted, 3 * steps, 100 * accepted / (3 * steps))
@@ -102,7 +102,7 @@ def test_a_stretch_with_idle_time_in_it_is_left_out() -> None:
 
 @pytest.mark.parametrize("gap", [0.0, 5.0])
 def test_lines_of_two_reports_do_not_make_one(gap: float) -> None:
-    listener = Listener(lambda: engines.load("vllm").metrics(""))
+    listener = Listener(lambda: engines.load_engine("vllm").parse_metrics(""))
     listener.hear(0.0, HEAD.format(0) + ENGINE.format(100.0))
     listener.hear(gap, HEAD.format(5) + SPECULATION.format(2.8, 72, 120, 720, 1200, 60.0))
     assert len(listener.reports) == (1 if gap < 1 else 0)

@@ -9,38 +9,38 @@ import pytest
 from sparkctl.core.actions import (
     ACTIONS,
     Action,
+    ActionContext,
     ActionId,
-    Sense,
-    Situation,
+    ActionRole,
     action,
-    aimed,
-    clashes,
-    for_footer,
-    key_name,
-    meant_on,
-    there_are,
+    find_key_conflicts,
+    list_enabled_actions,
+    list_footer_actions,
+    list_screen_actions,
+    parse_key,
+    retarget_context,
 )
 from sparkctl.core.config import load_config
 from sparkctl.core.faults import InvalidFile
-from sparkctl.core.store import LoadView
+from sparkctl.core.store import NodeTelemetryView
 from sparkctl.model.container import ContainerState
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.present.keys import footer
-from sparkctl.present.spans import text, width
+from sparkctl.present.keys import render_key_footer
+from sparkctl.present.spans import plain_text, row_width
 
 NODE = NodeName("spark1")
 ENGINE = InstanceView("a", NODE, "a", "i", ContainerState.RUNNING, "Up 3 hours", True, None, Phase.READY)
-VIEW = LoadView(NODE, NodeState.OK, 0.0, instances=(ENGINE,), instances_seen=0.0)
+VIEW = NodeTelemetryView(NODE, NodeState.OK, 0.0, instances=(ENGINE,), instances_seen=0.0)
 ALL = frozenset((*(one.screen for one in ACTIONS if one.screen), *(place for one in ACTIONS for place in one.on)))
 
-RUNS = Situation((NODE,), (VIEW,), NODE, "a", screens=ALL)
+RUNS = ActionContext((NODE,), (VIEW,), NODE, "a", screens=ALL)
 
 
 def test_every_id_has_its_action_and_no_key_does_two_things() -> None:
     assert {one.id for one in ACTIONS} == set(ActionId)
-    assert clashes(()) == ()
+    assert find_key_conflicts(()) == ()
 
 
 def test_a_letter_means_the_same_on_every_screen() -> None:
@@ -53,74 +53,79 @@ def test_a_letter_means_the_same_on_every_screen() -> None:
         if len(those) > 1:
             assert len({one.sense for one in those}) == 1, key
             assert those[0].sense is not None, f"{key} does {' and '.join(one.id for one in those)}"
-    for sense in Sense:
+    for sense in ActionRole:
         assert len({one.keys[0] for one in ACTIONS if one.sense is sense}) == 1, sense
 
 
 def test_read_only_leaves_nothing_that_changes_anything() -> None:
-    assert not [one for one in there_are(Situation(readonly=True, screens=ALL)) if one.changes]
-    assert [one for one in there_are(Situation(screens=ALL)) if one.changes]
+    assert not [one for one in list_enabled_actions(ActionContext(readonly=True, screens=ALL)) if one.changes]
+    assert [one for one in list_enabled_actions(ActionContext(screens=ALL)) if one.changes]
 
 
 def test_no_profile_is_written_from_a_recording() -> None:
-    now = Situation(node=NodeName("spark1"), instance="a", profile="a", replaying=True)
+    now = ActionContext(node=NodeName("spark1"), instance="a", profile="a", replaying=True)
     for name in ("edit", "edit-its-profile"):
         assert action(name).changes
         assert action(name).why_not(now) == "this is a recording"
 
 
 def test_a_key_may_mean_one_thing_on_each_screen() -> None:
-    actions = there_are(Situation(screens=ALL))
+    actions = list_enabled_actions(ActionContext(screens=ALL))
     at = {
-        place: {key: one.id for one in meant_on(actions, place) for key in one.keys} for place in ("overview", "doctor")
+        place: {key: one.id for one in list_screen_actions(actions, place) for key in one.keys}
+        for place in ("overview", "doctor")
     }
     assert (at["overview"]["enter"], at["doctor"]["enter"]) == (ActionId.INSTANCE, ActionId.MEND)
-    assert ActionId.PROFILES not in {one.id for one in meant_on(actions, "profiles")}, "it is open already"
-    assert clashes([("copy", ("r",))]) == (("r", "switch-again", "copy"), ("r", "copy", "examine"))
-    assert clashes([("edit", ("f",))]) == (), "no log is followed on the profiles"
+    assert ActionId.PROFILES not in {one.id for one in list_screen_actions(actions, "profiles")}, "it is open already"
+    assert find_key_conflicts([("copy", ("r",))]) == (("r", "switch-again", "copy"), ("r", "copy", "examine"))
+    assert find_key_conflicts([("edit", ("f",))]) == (), "no log is followed on the profiles"
 
 
 def test_a_line_of_a_screen_means_what_it_names() -> None:
-    now = Situation(node=NodeName("spark1"), instance="a")
-    assert (aimed(now, ["logs"]).node, aimed(now, ["logs"]).instance) == ("spark1", "a")
+    now = ActionContext(node=NodeName("spark1"), instance="a")
+    assert (retarget_context(now, ["logs"]).node, retarget_context(now, ["logs"]).instance) == ("spark1", "a")
     for words in (
         ["logs", "b", "--node", "spark2"],
         ["logs", "--node=spark2", "b", "-f"],
         ["logs", "-n", "spark2", "b"],
     ):
-        assert (aimed(now, words).node, aimed(now, words).instance) == ("spark2", "b")
+        assert (retarget_context(now, words).node, retarget_context(now, words).instance) == ("spark2", "b")
 
 
 def test_a_screen_that_is_not_there_has_no_action() -> None:
-    assert action("logs") not in there_are(Situation())
-    assert action("logs") in there_are(Situation(screens=ALL))
+    assert action("logs") not in list_enabled_actions(ActionContext())
+    assert action("logs") in list_enabled_actions(ActionContext(screens=ALL))
 
 
 @pytest.mark.parametrize("place", ["overview", "instance", "logs", "profiles", "doctor"])
 @pytest.mark.parametrize("ascii_only", [False, True])
 def test_the_footer_has_as_many_as_fit_and_help_is_always_the_last(place: str, ascii_only: bool) -> None:
-    actions = meant_on(there_are(Situation(screens=ALL)), place)
+    actions = list_screen_actions(list_enabled_actions(ActionContext(screens=ALL)), place)
     before: list[str] = []
     for columns in range(8, 260):
-        row, places = footer(actions, Situation(), columns, ascii_only)
-        assert width(row) == columns
-        assert text(row).rstrip().endswith("? help")
+        row, places = render_key_footer(actions, ActionContext(), columns, ascii_only)
+        assert row_width(row) == columns
+        assert plain_text(row).rstrip().endswith("? help")
         shown = [one.action for one in places]
         assert len(shown) >= len(before), "more room never shows less"
         before = shown
-    there = [one for one in for_footer(actions) if one.sense is not Sense.TAKE or one.why_not(Situation()) is None]
+    there = [
+        one
+        for one in list_footer_actions(actions)
+        if one.sense is not ActionRole.TAKE or one.why_not(ActionContext()) is None
+    ]
     assert before == [one.id for one in there], "where there is room for all, all are there"
 
 
 def test_the_footer_of_the_overview_has_what_matters_first_and_leaves_away_what_means_nothing() -> None:
-    actions = meant_on(there_are(Situation(screens=ALL)), "overview")
-    assert [one.id for one in for_footer(actions)][:5] == ["up", "down", "switch", "logs", "drop-caches"]
-    nothing = text(footer(actions, Situation(screens=ALL), 60)[0])
+    actions = list_screen_actions(list_enabled_actions(ActionContext(screens=ALL)), "overview")
+    assert [one.id for one in list_footer_actions(actions)][:5] == ["up", "down", "switch", "logs", "drop-caches"]
+    nothing = plain_text(render_key_footer(actions, ActionContext(screens=ALL), 60)[0])
     assert "x stop" not in nothing, "nothing is there to stop"
     assert "p profiles" in nothing
-    serving = text(footer(actions, RUNS, 80)[0])
+    serving = plain_text(render_key_footer(actions, RUNS, 80)[0])
     assert " u up   x stop   s switch   l logs   c drop caches   p profiles" in serving
-    wide = text(footer(actions, RUNS, 120)[0])
+    wide = plain_text(render_key_footer(actions, RUNS, 120)[0])
     assert all(words in wide for words in ("x stop", "! doctor", "enter open", ": command", "? help")), wide
 
 
@@ -137,20 +142,23 @@ def test_the_footer_of_the_overview_has_what_matters_first_and_leaves_away_what_
     ],
 )
 def test_keys_are_named_as_terminals_tell_them(given: str, named: str) -> None:
-    assert key_name(given) == named
+    assert parse_key(given) == named
 
 
 @pytest.mark.parametrize("given", ["", "  ", "long", "ctrl+", "ctrl+c", "hyper+x"])
 def test_what_is_no_key_is_refused(given: str) -> None:
     with pytest.raises(ValueError, match=r"key|stays"):
-        key_name(given)
+        parse_key(given)
 
 
 def test_a_keymap_is_read_and_its_faults_have_their_places(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("keys:\n  down: [D, ctrl+d]\n  help: f2\n")
     assert load_config(path).keys == (("down", ("D", "ctrl+d")), ("help", ("f2",)))
-    assert next(one for one in there_are(Situation(), load_config(path).keys) if one.id == "down").keys[0] == "D"
+    assert (
+        next(one for one in list_enabled_actions(ActionContext(), load_config(path).keys) if one.id == "down").keys[0]
+        == "D"
+    )
     path.write_text("keys:\n  stopp: x\n  up: hyper\n")
     with pytest.raises(InvalidFile) as caught:
         load_config(path)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.amend import amend, amended
+from sparkctl.core.amend import save_setting, set_field_in_text
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.core.yamlfile import parse_yaml
 from sparkctl.errors import InvalidInput, SparkctlError
@@ -43,20 +43,22 @@ flow: {a: 1, b: 2}
     ],
 )
 def test_one_value_is_changed_and_the_rest_of_the_text_stays(setting: str, old: str, new: str) -> None:
-    assert amended(TEXT, setting, "f") == TEXT.replace(old, new, 1)
-    assert amended(TEXT.replace("\n", "\r\n"), setting, "f") == TEXT.replace(old, new, 1).replace("\n", "\r\n")
+    assert set_field_in_text(TEXT, setting, "f") == TEXT.replace(old, new, 1)
+    assert set_field_in_text(TEXT.replace("\n", "\r\n"), setting, "f") == TEXT.replace(old, new, 1).replace(
+        "\n", "\r\n"
+    )
 
 
 @pytest.mark.parametrize("setting", ["args=3", "flow.a.b=1", "args.mem-fraction-static.x=1"])
 def test_what_cannot_be_changed_for_certain_is_refused(setting: str) -> None:
     with pytest.raises(InvalidInput, match="cannot be changed there for certain"):
-        amended(TEXT, setting, "f")
+        set_field_in_text(TEXT, setting, "f")
 
 
 @given(st.sampled_from(["port", "args.tp", "args.new", "env.A", "flow.z", "new.deep.er"]), st.text(max_size=30))
 def test_whatever_is_set_the_file_means_it_or_is_not_changed(field: str, value: str) -> None:
     try:
-        result = amended(TEXT, f"{field}={value}", "f")
+        result = set_field_in_text(TEXT, f"{field}={value}", "f")
     except SparkctlError:
         return
     before, after = parse_yaml(TEXT.encode(), "f").data, parse_yaml(result.encode(), "f").data
@@ -73,11 +75,11 @@ def test_a_shipped_profile_is_copied_first_and_not_where_it_does_not_take_the_va
     library = ProfileLibrary(user=tmp_path / "mine")
     shipped = (library.shipped / "qwen36.yaml").read_text()
     with pytest.raises(InvalidInput, match="whole number"):
-        amend(library, "qwen36", "port=many")
+        save_setting(library, "qwen36", "port=many")
     assert library.is_shipped(library.find("qwen36"))
-    path, copied = amend(library, "qwen36", "args.mem-fraction-static=0.55")
+    path, copied = save_setting(library, "qwen36", "args.mem-fraction-static=0.55")
     assert (path, copied) == (tmp_path / "mine" / "qwen36.yaml", True)
     changed = [line for line in path.read_text().splitlines() if line not in shipped.splitlines()]
     assert changed == ["  mem-fraction-static: 0.55"]
-    assert amend(library, "qwen36", "port=8009") == (path, False)
+    assert save_setting(library, "qwen36", "port=8009") == (path, False)
     assert library.load("qwen36").port == 8009

@@ -12,36 +12,42 @@ from sparkctl.core.bandwidth import (
     FORMULA,
     GB,
     Bandwidth,
-    Ceiling,
-    Experts,
-    Reads,
-    Source,
+    BandwidthLimit,
+    BandwidthSource,
+    DecodeStepReads,
+    ExpertReads,
     ceiling_of,
-    estimate,
-    measured,
-    of_instance,
+    estimate_bandwidth,
+    estimate_instance_bandwidth,
+    explain_missing_estimate,
+    read_gpu_bandwidth,
     reads_of,
-    why_blank,
 )
-from sparkctl.core.store import LoadView
+from sparkctl.core.store import NodeTelemetryView
 from sparkctl.core.window import MetricsWindow
 from sparkctl.model.container import ContainerState
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.metrics import Acceptance, Activity, EngineMetrics, Estimator, Numbers
+from sparkctl.model.metrics import DraftAcceptance, EngineActivity, EngineMeter, EngineMetrics, MeterSource
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.per_step import PerStep, RoutedExperts
+from sparkctl.model.per_step import DecodeStepSpec, RoutedExperts
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import Gpu, Sample
 
-DENSE = Reads(weights=27_000_000_000)
-ACCEPTED = Acceptance(1.75, 0.25, None, Estimator.COUNTERS)
-DECODING = Numbers(
-    Activity.DECODING, 10, Estimator.COUNTERS, generation_rate=12.7, steps=12.7 / 1.75, batch=1, acceptance=ACCEPTED
+DENSE = DecodeStepReads(weights=27_000_000_000)
+ACCEPTED = DraftAcceptance(1.75, 0.25, None, MeterSource.COUNTERS)
+DECODING = EngineMeter(
+    EngineActivity.DECODING,
+    10,
+    MeterSource.COUNTERS,
+    generation_rate=12.7,
+    steps=12.7 / 1.75,
+    batch=1,
+    acceptance=ACCEPTED,
 )
 
 
-def of(numbers: Numbers, reads: Reads) -> Bandwidth:
-    found = estimate(numbers, reads)
+def of(numbers: EngineMeter, reads: DecodeStepReads) -> Bandwidth:
+    found = estimate_bandwidth(numbers, reads)
     assert found is not None
     return found
 
@@ -51,7 +57,7 @@ def test_the_worked_example_from_counters_to_share() -> None:
     window = MetricsWindow()
     steps = 100 * 12.7 / 1.75
     for when, share in ((0, 0), (50, 0.5), (95, 0.95), (100, 1)):
-        window.add(
+        window.add_reading(
             when,
             EngineMetrics(
                 generation_tokens=1270 * share,
@@ -62,7 +68,7 @@ def test_the_worked_example_from_counters_to_share() -> None:
                 waiting=0,
             ),
         )
-    numbers = window.numbers(100)
+    numbers = window.compute_meter(100)
     assert numbers.generation_rate == pytest.approx(12.7)
     assert numbers.acceptance is not None
     assert numbers.acceptance.length == pytest.approx(1.75)
@@ -74,10 +80,10 @@ def test_the_worked_example_from_counters_to_share() -> None:
 
 
 def test_nothing_is_estimated_while_prompts_are_read_or_nothing_happens_or_is_known() -> None:
-    for activity in (Activity.PREFILL, Activity.IDLE, None):
-        assert estimate(replace(DECODING, activity=activity), DENSE) is None
-    assert estimate(replace(DECODING, steps=None), DENSE) is None
-    assert estimate(replace(DECODING, steps=0.0), DENSE) is None
+    for activity in (EngineActivity.PREFILL, EngineActivity.IDLE, None):
+        assert estimate_bandwidth(replace(DECODING, activity=activity), DENSE) is None
+    assert estimate_bandwidth(replace(DECODING, steps=None), DENSE) is None
+    assert estimate_bandwidth(replace(DECODING, steps=0.0), DENSE) is None
 
 
 def test_draft_model_and_context_are_read_too() -> None:
@@ -87,7 +93,7 @@ def test_draft_model_and_context_are_read_too() -> None:
 
 
 def test_a_mixture_of_experts_is_a_range() -> None:
-    reads = Reads(weights=2_000_000_000, experts=Experts(64_000_000_000, 128, 8), draft_tokens=3)
+    reads = DecodeStepReads(weights=2_000_000_000, experts=ExpertReads(64_000_000_000, 128, 8), draft_tokens=3)
     seen = of(replace(DECODING, steps=10.0), reads)
     assert seen.high > seen.low
     assert seen.low == pytest.approx(10 * (2e9 + 4e9)), "one token's experts: 8 of 128"
@@ -96,7 +102,7 @@ def test_a_mixture_of_experts_is_a_range() -> None:
 
 @given(st.integers(1, 512), st.integers(1, 16), st.floats(1, 256))
 def test_experts_touched_lie_between_one_tokens_and_all(count: int, per_token: int, tokens: float) -> None:
-    experts = Experts(10**9, count, min(per_token, count))
+    experts = ExpertReads(10**9, count, min(per_token, count))
     assert experts.per_token <= experts.touched(tokens) * (1 + 1e-9)
     assert experts.touched(tokens) <= count
     low, high = experts.read(tokens)
@@ -116,8 +122,11 @@ def test_the_input_that_must_be_wrong_is_the_largest() -> None:
     for reads, name in (
         (replace(DENSE, kv_per_token=10_000_000), "model.kv_per_token"),
         (replace(DENSE, draft=30_000_000_000, draft_passes=5), "model.draft_weights"),
-        (Reads(weights=10**9, experts=Experts(400 * 10**9, 8, 4)), "model.experts"),
-        (Reads(weights=0, experts=Experts(400 * 10**9, 8 * 10**9, 4 * 10**9, True)), "model.active_parameters"),
+        (DecodeStepReads(weights=10**9, experts=ExpertReads(400 * 10**9, 8, 4)), "model.experts"),
+        (
+            DecodeStepReads(weights=0, experts=ExpertReads(400 * 10**9, 8 * 10**9, 4 * 10**9, True)),
+            "model.active_parameters",
+        ),
     ):
         suspect = of(replace(DECODING, kv_tokens=20_000), reads).suspect
         assert suspect is not None
@@ -126,18 +135,20 @@ def test_the_input_that_must_be_wrong_is_the_largest() -> None:
 
 def test_what_a_rank_reads_is_its_share_of_the_model() -> None:
     assert reads_of(None) is None
-    assert reads_of(PerStep(draft_tokens=3)) is None
-    facts = PerStep(
+    assert reads_of(DecodeStepSpec(draft_tokens=3)) is None
+    facts = DecodeStepSpec(
         weights=60 * 10**9, draft_weights=2 * 10**9, draft_passes=3, draft_tokens=3, kv_per_token=1001, ranks=2
     )
-    assert reads_of(facts) == Reads(30 * 10**9, None, 10**9, 3, 3, 500.5, 60 * 10**9, 2)
+    assert reads_of(facts) == DecodeStepReads(30 * 10**9, None, 10**9, 3, 3, 500.5, 60 * 10**9, 2)
     routed = replace(facts, experts=RoutedExperts(56 * 10**9, 128, 8))
-    assert reads_of(routed) == Reads(2 * 10**9, Experts(28 * 10**9, 128, 8), 10**9, 3, 3, 500.5, 60 * 10**9, 2)
+    assert reads_of(routed) == DecodeStepReads(
+        2 * 10**9, ExpertReads(28 * 10**9, 128, 8), 10**9, 3, 3, 500.5, 60 * 10**9, 2
+    )
     dense = replace(facts, parameters=27 * 10**9, active_parameters=27 * 10**9)
     assert reads_of(dense) == reads_of(facts)
-    share = reads_of(PerStep(weights=60 * 10**9, parameters=30 * 10**9, active_parameters=3 * 10**9))
+    share = reads_of(DecodeStepSpec(weights=60 * 10**9, parameters=30 * 10**9, active_parameters=3 * 10**9))
     assert share is not None
-    one = estimate(replace(DECODING, steps=1.0), share)
+    one = estimate_bandwidth(replace(DECODING, steps=1.0), share)
     assert one is not None
     assert (one.low, one.high) == pytest.approx((6e9, 6e9)), "a tenth of it, and no drafts"
 
@@ -151,22 +162,22 @@ def test_a_share_of_active_parameters_bounds_what_experts_would_tell(
     """Without the number of experts the range is wider, never narrower: both of its ends hold."""
     per_token, each = 1 + chosen % count, 1000
     parameters, active = always + count * each, always + per_token * each
-    known = Experts(count * each, count, per_token).read(tokens)
-    guessed = Experts(parameters, parameters, active, are_parameters=True).read(tokens)
+    known = ExpertReads(count * each, count, per_token).read(tokens)
+    guessed = ExpertReads(parameters, parameters, active, are_parameters=True).read(tokens)
     assert guessed[0] == pytest.approx(always + known[0])
     assert guessed[1] >= (always + known[1]) * (1 - 1e-9)
 
 
 @given(
     st.builds(
-        PerStep, *[st.none() | st.integers(-(1 << 70), 1 << 70)] * 3,
+        DecodeStepSpec, *[st.none() | st.integers(-(1 << 70), 1 << 70)] * 3,
         st.none() | st.builds(RoutedExperts, st.integers(-9, 1 << 70), st.integers(-9, 9), st.integers(-9, 9)),
         *[st.none() | st.integers(-9, 1 << 70)] * 4, st.integers(-1, 3),
     ),
     st.floats(-1.0, 1e308), st.none() | st.floats(-1.0, 1e308),
 )  # fmt: skip
 def test_facts_that_make_no_sense_give_no_figure_and_break_nothing(
-    facts: PerStep, steps: float, kv_tokens: float | None
+    facts: DecodeStepSpec, steps: float, kv_tokens: float | None
 ) -> None:
     """They may come from a recording that somebody wrote."""
     numbers = replace(DECODING, steps=steps, kv_tokens=kv_tokens)
@@ -174,7 +185,7 @@ def test_facts_that_make_no_sense_give_no_figure_and_break_nothing(
         "a", NodeName("n"), "a", "image", ContainerState.RUNNING, "Up", True, None, Phase.READY, numbers=numbers,
         per_step=facts,
     )  # fmt: skip
-    seen = of_instance(one, LoadView(NodeName("n"), NodeState.OK, 1.0))
+    seen = estimate_instance_bandwidth(one, NodeTelemetryView(NodeName("n"), NodeState.OK, 1.0))
     assert seen is None or 0 <= seen.low <= seen.high < float("inf")
 
 
@@ -182,68 +193,74 @@ def test_facts_that_make_no_sense_give_no_figure_and_break_nothing(
 def test_experts_are_read_from_one_tokens_to_all_whatever_the_rounding(
     bytes_: int, count: int, share: float, tokens: float
 ) -> None:
-    least, most = Experts(bytes_, count, int(count * share)).read(tokens)
+    least, most = ExpertReads(bytes_, count, int(count * share)).read(tokens)
     assert 0 <= least <= most <= bytes_ * (1 + 1e-9)
 
 
 def test_one_request_of_minimax_m27_over_two_sparks_has_a_bandwidth() -> None:
-    facts = PerStep(weights=115 * 10**9, parameters=230 * 10**9, active_parameters=10 * 10**9, ranks=2)
-    numbers = Numbers(Activity.DECODING, 10, Estimator.COUNTERS, generation_rate=12.7, steps=12.7, batch=1.0)
+    facts = DecodeStepSpec(weights=115 * 10**9, parameters=230 * 10**9, active_parameters=10 * 10**9, ranks=2)
+    numbers = EngineMeter(
+        EngineActivity.DECODING, 10, MeterSource.COUNTERS, generation_rate=12.7, steps=12.7, batch=1.0
+    )
     one = InstanceView(
         "minimax-m27", NodeName("spark1"), "a", "image", ContainerState.RUNNING, "Up", True, None, Phase.READY,
         numbers=numbers, per_step=facts,
     )  # fmt: skip
-    seen = of_instance(one, LoadView(NodeName("spark1"), NodeState.OK, 1.0))
+    seen = estimate_instance_bandwidth(one, NodeTelemetryView(NodeName("spark1"), NodeState.OK, 1.0))
     assert seen is not None
     assert seen.low <= seen.high
     assert (seen.low, seen.high) == (pytest.approx(12.7 * 2.5e9), pytest.approx(12.7 * 2.5e9))
 
 
 def test_a_draft_model_of_unknown_size_is_not_passed_over_in_silence() -> None:
-    reads = reads_of(PerStep(weights=27 * 10**9, draft_passes=3, draft_tokens=3))
+    reads = reads_of(DecodeStepSpec(weights=27 * 10**9, draft_passes=3, draft_tokens=3))
     assert reads is not None
     assert reads.draft is None
     assert "draft model    not counted: model.draft_weights" in "\n".join(of(DECODING, reads).explain())
-    ngram = reads_of(PerStep(weights=27 * 10**9, draft_passes=0, draft_tokens=11))
+    ngram = reads_of(DecodeStepSpec(weights=27 * 10**9, draft_passes=0, draft_tokens=11))
     assert ngram is not None
     assert "draft model " not in "\n".join(of(DECODING, ngram).explain()[1:])
 
 
 def test_a_counter_of_the_hardware_is_a_measurement() -> None:
     gpu = Gpu(0, "NVIDIA H200", bandwidth_share=0.44, bandwidth_peak=4_814_000_000_000)
-    seen = measured(Sample(1, 1.0, 1.0, gpus=(gpu,)))
+    seen = read_gpu_bandwidth(Sample(1, 1.0, 1.0, gpus=(gpu,)))
     assert seen is not None
-    assert (seen.source, seen.low, seen.high) == (Source.COUNTER, pytest.approx(2.11816e12), pytest.approx(2.11816e12))
+    assert (seen.source, seen.low, seen.high) == (
+        BandwidthSource.COUNTER,
+        pytest.approx(2.11816e12),
+        pytest.approx(2.11816e12),
+    )
     assert (seen.of_measured(), seen.of_spec()) == (None, pytest.approx((0.44, 0.44)))
     assert "44.0 % of the peak" in "\n".join(seen.explain())
-    assert measured(Sample(1, 1.0, 1.0, gpus=(gpu, replace(gpu, index=1, bandwidth_share=None)))) is None
-    assert measured(Sample(1, 1.0, 1.0, gpus=(Gpu(0, "NVIDIA GB10"),))) is None
+    assert read_gpu_bandwidth(Sample(1, 1.0, 1.0, gpus=(gpu, replace(gpu, index=1, bandwidth_share=None)))) is None
+    assert read_gpu_bandwidth(Sample(1, 1.0, 1.0, gpus=(Gpu(0, "NVIDIA GB10"),))) is None
     for wrong in (
         replace(gpu, bandwidth_peak=0),
         replace(gpu, bandwidth_share=-0.1),
         replace(gpu, bandwidth_peak=1 << 80),
     ):
-        assert measured(Sample(1, 1.0, 1.0, gpus=(wrong,))) is None
-    assert measured(Sample(1, 1.0, 1.0)) is None
+        assert read_gpu_bandwidth(Sample(1, 1.0, 1.0, gpus=(wrong,))) is None
+    assert read_gpu_bandwidth(Sample(1, 1.0, 1.0)) is None
 
 
 def test_only_a_gb10s_ceiling_has_been_measured() -> None:
-    assert ceiling_of(273.0) == Ceiling(230e9, 273e9)
+    assert ceiling_of(273.0) == BandwidthLimit(230e9, 273e9)
     other = ceiling_of(546.0)
     assert (other.measured, other.spec) == (None, 546e9)
-    seen = estimate(DECODING, DENSE, other)
+    seen = estimate_bandwidth(DECODING, DENSE, other)
     assert seen is not None
     assert seen.of_measured() is None
 
 
 def test_a_blank_says_why() -> None:
-    facts = PerStep(weights=27 * 10**9)
-    assert "model.weights in the profile" in why_blank(DECODING, PerStep(draft_tokens=3))
-    assert "model.weights in the profile" in why_blank(None, None)
-    assert "arithmetic" in why_blank(replace(DECODING, activity=Activity.PREFILL), facts)
-    assert "no step happens" in why_blank(replace(DECODING, activity=Activity.IDLE), facts)
-    assert "is not known" in why_blank(None, facts)
-    assert "has not said yet" in why_blank(replace(DECODING, steps=None), facts)
+    facts = DecodeStepSpec(weights=27 * 10**9)
+    assert "model.weights in the profile" in explain_missing_estimate(DECODING, DecodeStepSpec(draft_tokens=3))
+    assert "model.weights in the profile" in explain_missing_estimate(None, None)
+    assert "arithmetic" in explain_missing_estimate(replace(DECODING, activity=EngineActivity.PREFILL), facts)
+    assert "no step happens" in explain_missing_estimate(replace(DECODING, activity=EngineActivity.IDLE), facts)
+    assert "is not known" in explain_missing_estimate(None, facts)
+    assert "has not said yet" in explain_missing_estimate(replace(DECODING, steps=None), facts)
 
 
 def test_the_explanation_names_formula_and_inputs() -> None:
@@ -253,11 +270,11 @@ def test_the_explanation_names_formula_and_inputs() -> None:
         assert part in text
     assert "KV cache" in text
     assert "not counted" in text
-    reads = Reads(
-        weights=2 * 10**9, experts=Experts(64 * 10**9, 128, 8), draft=10**8, draft_tokens=3, kv_per_token=1000
+    reads = DecodeStepReads(
+        weights=2 * 10**9, experts=ExpertReads(64 * 10**9, 128, 8), draft=10**8, draft_tokens=3, kv_per_token=1000
     )
     more = "\n".join(of(replace(DECODING, kv_tokens=5000, prompt_rate=400), reads).explain())
-    facts = PerStep(weights=146 * 10**9, parameters=235 * 10**9, active_parameters=22 * 10**9, ranks=2)
+    facts = DecodeStepSpec(weights=146 * 10**9, parameters=235 * 10**9, active_parameters=22 * 10**9, ranks=2)
     shared = reads_of(facts)
     assert shared is not None
     told = "\n".join(of(DECODING, shared).explain())

@@ -8,12 +8,12 @@ import time
 import pytest
 
 from sparkctl.core.bounded_pattern import compile_bounded
-from sparkctl.core.logpattern import parse
-from sparkctl.core.profile_fields import regex
-from sparkctl.engines import load, names
+from sparkctl.core.logpattern import parse_filter
+from sparkctl.core.profile_fields import parse_ready_regex
+from sparkctl.engines import engine_names, load_engine
 from sparkctl.model.container import Container, ContainerState
-from sparkctl.model.plan import Label
-from sparkctl.operations.labels import rule_of
+from sparkctl.model.plan import ContainerLabel
+from sparkctl.operations.labels import parse_ready_rule_label
 
 ENDLESS = [
     r"(a|a)+$",
@@ -36,8 +36,8 @@ def test_what_may_take_for_ever_is_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match="can take extremely long"):
         compile_bounded(pattern)
     with pytest.raises(ValueError, match="can take extremely long"):
-        regex(pattern)
-    typed = parse(f"/{pattern}/")
+        parse_ready_regex(pattern)
+    typed = parse_filter(f"/{pattern}/")
     assert typed is not None
     assert typed.fault
     assert "can take extremely long" in typed.fault
@@ -54,7 +54,7 @@ def test_what_people_write_is_taken_and_ends(pattern: str) -> None:
 
 
 def test_the_engines_own_lines_are_taken() -> None:
-    lines = [line for name in names() if (line := load(name).defaults.ready_line)]
+    lines = [line for name in engine_names() if (line := load_engine(name).defaults.ready_line)]
     assert len(lines) >= 4
     assert all(compile_bounded(line).longest >= 1024 for line in lines)
 
@@ -68,24 +68,26 @@ def test_the_end_of_a_cut_line_is_no_end() -> None:
 
 def _container(engine: str, line: object, health: str | None = "/health", profile: str = "not-here") -> Container:
     labels = (
-        (Label.ENGINE, engine), (Label.PROFILE, profile),
-        (Label.READY, json.dumps({"line": line, "health": health, "probe": "none"})),
+        (ContainerLabel.ENGINE, engine), (ContainerLabel.PROFILE, profile),
+        (ContainerLabel.READY, json.dumps({"line": line, "health": health, "probe": "none"})),
     )  # fmt: skip
     return Container("a" * 64, "n", "i", ContainerState.RUNNING, "Up", 0.0, labels)
 
 
 @pytest.mark.parametrize("line", [*ENDLESS, ".*.*.*.*.*x", "(a|b)c", "[ab]+", 7, ["x"]])
 def test_an_expression_from_a_label_is_not_used(line: object) -> None:
-    rule = rule_of(_container("vllm", line))
-    assert rule is None or rule.line == load("vllm").defaults.ready_line
-    other = rule_of(_container("container", line))
+    rule = parse_ready_rule_label(_container("vllm", line))
+    assert rule is None or rule.line == load_engine("vllm").defaults.ready_line
+    other = parse_ready_rule_label(_container("container", line))
     assert other is None or other.line is None
-    assert rule_of(_container("container", line, None)) is None  # nothing is left by which it could be ready
+    assert (
+        parse_ready_rule_label(_container("container", line, None)) is None
+    )  # nothing is left by which it could be ready
 
 
-@pytest.mark.parametrize("line", [load("vllm").defaults.ready_line, "Server is up", r"^all done\.", None])
+@pytest.mark.parametrize("line", [load_engine("vllm").defaults.ready_line, "Server is up", r"^all done\.", None])
 def test_a_label_with_the_engines_own_line_or_plain_text_is_believed(line: str | None) -> None:
-    rule = rule_of(_container("vllm", line))
+    rule = parse_ready_rule_label(_container("vllm", line))
     assert rule is not None
     assert rule.line == line
 
@@ -99,7 +101,7 @@ def test_the_line_of_the_profile_here_is_believed(tmp_path: object, monkeypatch:
     (home / "mine.yaml").write_text(
         "schema: 1\nname: mine\nengine: container\nimage: a/b:1\nstart:\n  ready_line: 'up in \\d+ s'\n"
     )
-    rule = rule_of(_container("container", r"up in \d+ s", None, "mine"))
+    rule = parse_ready_rule_label(_container("container", r"up in \d+ s", None, "mine"))
     assert rule is not None
     assert rule.line == r"up in \d+ s"
-    assert rule_of(_container("container", r"up in \d+ m", None, "mine")) is None
+    assert parse_ready_rule_label(_container("container", r"up in \d+ m", None, "mine")) is None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.core.fit.words import Words
-from sparkctl.model.command import script_at
+from sparkctl.core.fit.words import CommandFlags
+from sparkctl.model.command import find_shell_script
 
 
 @pytest.mark.parametrize(
@@ -25,14 +25,16 @@ from sparkctl.model.command import script_at
     ],
 )
 def test_where_a_script_stands(command: tuple[str, ...], at: int | None) -> None:
-    assert script_at(command) == at
+    assert find_shell_script(command) == at
 
 
 def test_the_flags_of_a_server_without_a_shell_are_read() -> None:
-    assert Words(("sglang-server", "--mem-fraction-static", "0.8")).share("mem-fraction-static") == 0.8
+    assert CommandFlags(("sglang-server", "--mem-fraction-static", "0.8")).get_fraction("mem-fraction-static") == 0.8
 
 
 def test_the_flags_behind_a_script_that_runs_them_are_read() -> None:
-    head = Words(("sh", "-c", 'ray start --head && exec "$@"', "sh", "vllm", "serve", "m", "--max-model-len", "8k"))
-    assert head.served() == "m"
-    assert head.count("max-model-len") == 8000
+    head = CommandFlags(
+        ("sh", "-c", 'ray start --head && exec "$@"', "sh", "vllm", "serve", "m", "--max-model-len", "8k")
+    )
+    assert head.get_served_model() == "m"
+    assert head.get_count("max-model-len") == 8000

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkctl.core import paths
-from sparkctl.core.config import Config, default_node, find_node, load_config
+from sparkctl.core.config import Config, find_node, get_only_node, load_config
 from sparkctl.core.config_write import render_config, write_config
 from sparkctl.core.faults import InvalidFile
-from sparkctl.core.ssh_aliases import ssh_aliases
+from sparkctl.core.ssh_aliases import list_ssh_aliases
 from sparkctl.core.yamlfile import parse_yaml
 from sparkctl.errors import ExitCode, InvalidInput
 from sparkctl.model.node import Node, NodeName
@@ -95,7 +95,7 @@ def test_nodes_are_found_by_name_address_and_alias(tmp_path: Path, monkeypatch: 
     (tmp_path / ".ssh" / "sync").mkdir()
     (tmp_path / ".ssh" / "sync" / "a.conf").write_text('host = "spark-sync"\n')
     config = Config((node("spark1"), node("spark2")))
-    assert ssh_aliases() == ("spark-sync", "big")
+    assert list_ssh_aliases() == ("spark-sync", "big")
     assert find_node(config, "spark2") == config.nodes[1]
     assert find_node(config, "big") == node("big", "big")
     assert find_node(config, "spark-sync").host == "spark-sync"
@@ -113,12 +113,12 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 
 
 def test_one_node_needs_no_name_two_do() -> None:
-    assert default_node(Config((node("a1"),))).name == "a1"
+    assert get_only_node(Config((node("a1"),))).name == "a1"
     with pytest.raises(InvalidInput) as caught:
-        default_node(Config((node("a1"), node("b1"))))
+        get_only_node(Config((node("a1"), node("b1"))))
     assert caught.value.hint == "--node a1"
     with pytest.raises(InvalidInput, match="no node is configured"):
-        default_node(Config(()))
+        get_only_node(Config(()))
 
 
 def test_a_config_is_written_once_and_for_its_owner(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_config_that_cannot_be_written_says_so(tmp_path: Path) -> None:
 )
 def test_what_is_written_is_what_is_read(identity: str, port: int) -> None:
     text = render_config([Node(NodeName("a1"), "h", port=port, identity=identity)])
-    assert parse_yaml(text.encode(), "f").raw(("nodes", 0, "identity")) == identity
+    assert parse_yaml(text.encode(), "f").source_text(("nodes", 0, "identity")) == identity
     assert text == render_config([Node(NodeName("a1"), "h", port=port, identity=identity)])
 
 

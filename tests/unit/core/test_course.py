@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sparkctl.core.course import Course, after, ahead, usual
-from sparkctl.core.stopwatch import Stopwatch
+from sparkctl.core.course import StartupTimeline, advance_timeline, list_remaining, match_expected
+from sparkctl.core.stopwatch import PhaseTimer
 from sparkctl.model.events import NodeStateChanged, PhaseChanged
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.phase import PartTime, Phase, Step
+from sparkctl.model.phase import Phase, PhaseDuration, Step
 
 NODE = NodeName("spark1")
 
@@ -15,10 +15,10 @@ def told(ts: float, phase: Phase, step: Step | None = None, expected: float | No
     return PhaseChanged(ts, NODE, "qwen36", phase, step, ts - 100, expected)
 
 
-def course_of(*events: PhaseChanged) -> Course:
-    course: Course | None = None
+def course_of(*events: PhaseChanged) -> StartupTimeline:
+    course: StartupTimeline | None = None
     for event in events:
-        course = after(course, event)
+        course = advance_timeline(course, event)
     assert course is not None
     return course
 
@@ -45,16 +45,16 @@ def test_each_phase_has_what_it_took_and_steps_are_stretches_of_their_own() -> N
 
 def test_another_start_is_another_course_and_a_stop_is_none() -> None:
     first = course_of(told(100, Phase.CREATING), told(110, Phase.LOADING), told(120, Phase.FAILED))
-    again = after(first, told(300, Phase.DROPPING_CACHES))
+    again = advance_timeline(first, told(300, Phase.DROPPING_CACHES))
     assert again is not None
     assert [one.began for one in again.stretches] == [300]
-    assert after(first, told(130, Phase.STOPPING)) is None
+    assert advance_timeline(first, told(130, Phase.STOPPING)) is None
 
 
 def test_what_was_ready_already_has_no_course() -> None:
-    assert after(None, told(100, Phase.READY)) is None
+    assert advance_timeline(None, told(100, Phase.READY)) is None
     done = course_of(told(100, Phase.CREATING), told(150, Phase.READY))
-    assert after(done, told(400, Phase.READY)) is done
+    assert advance_timeline(done, told(400, Phase.READY)) is done
 
 
 def test_an_engine_that_goes_to_and_fro_makes_no_endless_list() -> None:
@@ -63,31 +63,33 @@ def test_an_engine_that_goes_to_and_fro_makes_no_endless_list() -> None:
 
 
 USUAL = (
-    PartTime(Phase.STARTING, None, 15.0), PartTime(Phase.LOADING, "weights", 130.0), PartTime(Phase.LOADING, "draft", 9.0),
-    PartTime(Phase.LOADING, "weights", 8.0), PartTime(Phase.WARMING, None, 20.0),
+    PhaseDuration(Phase.STARTING, None, 15.0), PhaseDuration(Phase.LOADING, "weights", 130.0), PhaseDuration(Phase.LOADING, "draft", 9.0),
+    PhaseDuration(Phase.LOADING, "weights", 8.0), PhaseDuration(Phase.WARMING, None, 20.0),
 )  # fmt: skip
 
 
 def test_each_part_has_its_own_expectation_and_what_is_ahead_is_known() -> None:
     first = PhaseChanged(100, NODE, "qwen36", Phase.STARTING, None, 0.0, 182.0, None, USUAL)
     course = course_of(first, told(110, Phase.LOADING), told(112, Phase.LOADING, Step("weights", 1, 9)))
-    assert usual(course) == [15.0, 130.0]
-    assert ahead(course) == USUAL[2:]
+    assert match_expected(course) == [15.0, 130.0]
+    assert list_remaining(course) == USUAL[2:]
     course = course_of(
         first, told(110, Phase.LOADING, Step("weights")), told(240, Phase.LOADING, Step("draft")),
         told(250, Phase.LOADING, Step("weights")),
     )  # fmt: skip
-    assert usual(course) == [15.0, 130.0, 9.0, 8.0], "the second reading of weights is another part"
-    assert ahead(course) == USUAL[4:]
+    assert match_expected(course) == [15.0, 130.0, 9.0, 8.0], "the second reading of weights is another part"
+    assert list_remaining(course) == USUAL[4:]
     unknown = course_of(first, told(110, Phase.LOADING, Step("something new")))
-    assert usual(unknown) == [15.0, None]
-    assert ahead(unknown) == USUAL[1:]
-    assert usual(course_of(told(110, Phase.LOADING))) == [None]
+    assert match_expected(unknown) == [15.0, None]
+    assert list_remaining(unknown) == USUAL[1:]
+    assert match_expected(course_of(told(110, Phase.LOADING))) == [None]
 
 
-def timed(watch: Stopwatch, *phases: tuple[float, Phase, Step | None]) -> Stopwatch:
+def timed(watch: PhaseTimer, *phases: tuple[float, Phase, Step | None]) -> PhaseTimer:
     for elapsed, phase, step in phases:
-        watch.take(PhaseChanged(1e9 - 7 * elapsed, NODE, "qwen36", phase, step, elapsed))  # a wall clock that goes back
+        watch.record_event(
+            PhaseChanged(1e9 - 7 * elapsed, NODE, "qwen36", phase, step, elapsed)
+        )  # a wall clock that goes back
     return watch
 
 
@@ -96,16 +98,16 @@ REST = ((90.0, Phase.LOADING, Step("weights", 9, 9)), (94.0, Phase.WARMING, None
 
 
 def test_a_stopwatch_goes_by_elapsed_time() -> None:
-    assert timed(Stopwatch(), *START).parts() == (), "it is not over"
-    assert timed(Stopwatch(), *START, *REST).parts() == (
-        PartTime(Phase.CREATING, None, 2.0), PartTime(Phase.LOADING, "weights", 90.0), PartTime(Phase.WARMING, None, 6.0),
+    assert timed(PhaseTimer(), *START).get_durations() == (), "it is not over"
+    assert timed(PhaseTimer(), *START, *REST).get_durations() == (
+        PhaseDuration(Phase.CREATING, None, 2.0), PhaseDuration(Phase.LOADING, "weights", 90.0), PhaseDuration(Phase.WARMING, None, 6.0),
     )  # fmt: skip
 
 
 def test_what_a_lost_connection_hid_is_not_told() -> None:
-    watch = Stopwatch()
-    watch.take(NodeStateChanged(1.0, NODE, NodeState.UNKNOWN))  # before there was one
+    watch = PhaseTimer()
+    watch.record_event(NodeStateChanged(1.0, NODE, NodeState.UNKNOWN))  # before there was one
     timed(watch, *START)
-    watch.take(NodeStateChanged(30.0, NODE, NodeState.UNREACHABLE))
-    watch.take(NodeStateChanged(50.0, NODE, NodeState.OK))
-    assert timed(watch, *REST).parts() == ()
+    watch.record_event(NodeStateChanged(30.0, NODE, NodeState.UNREACHABLE))
+    watch.record_event(NodeStateChanged(50.0, NODE, NodeState.OK))
+    assert timed(watch, *REST).get_durations() == ()

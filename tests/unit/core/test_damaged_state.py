@@ -12,28 +12,28 @@ from typing import Any, cast
 
 import pytest
 
-from sparkctl.core.context import Context
-from sparkctl.core.journal import decode, encode
-from sparkctl.core.owed import Owed, OwedStops
-from sparkctl.core.record import plain
-from sparkctl.model.guard import GuardAct, GuardEvent, GuardReading, GuardRole, Receipt
+from sparkctl.core.context import CommandContext
+from sparkctl.core.journal import decode_switch_journal, encode_switch_journal
+from sparkctl.core.owed import PendingStop, PendingStopFiles
+from sparkctl.core.record import to_json_data
+from sparkctl.model.guard import GuardAction, GuardEvent, GuardMemoryReading, GuardReceipt, GuardRole
 from sparkctl.model.node import NodeName
-from sparkctl.model.switch import Found, Journal, SwitchStep
+from sparkctl.model.switch import JournalPresence, SwitchJournal, SwitchStep
 from sparkctl.operations import receipts
-from sparkctl.operations.switching.journal import view_of
-from sparkctl.probe.guard_receipt import Receipts
+from sparkctl.operations.switching.journal import build_journal_view
+from sparkctl.probe.guard_receipt import ReceiptStore
 from sparkctl.probe.look import JournalFile
 
 NODE = NodeName("spark1")
-JOURNAL = Journal(
+JOURNAL = SwitchJournal(
     "0" * 32, "milo@laptop", 1e9, SwitchStep.RELEASING, "qwen36", ("qwen36", "--set", "port=1"), "feedfacecafe",
     (NODE,), ("big",), ((NODE, "a" * 64),), True, True, 90.0, False,
 )  # fmt: skip
-RECEIPT = Receipt(
-    "ab" * 32, 1e9, GuardAct.KILLED, "MemAvailable fell", 5, 9, "qwen36", "qwen36", "milo@laptop", GuardRole.LOADING, 1.0, 2.0,
-    0.01, 204, (GuardReading(1.0, 2, 3, 4, 5),), (GuardEvent(1.0, GuardAct.WARNED, "low"),),
+RECEIPT = GuardReceipt(
+    "ab" * 32, 1e9, GuardAction.KILLED, "MemAvailable fell", 5, 9, "qwen36", "qwen36", "milo@laptop", GuardRole.LOADING, 1.0, 2.0,
+    0.01, 204, (GuardMemoryReading(1.0, 2, 3, 4, 5),), (GuardEvent(1.0, GuardAction.WARNED, "low"),),
 )  # fmt: skip
-OWED = Owed(NODE, "big", 1e9, ("a" * 12,), "run-1")
+OWED = PendingStop(NODE, "big", 1e9, ("a" * 12,), "run-1")
 DEEP = "[" * 100_000
 
 
@@ -50,11 +50,11 @@ def damaged(whole: str) -> Iterator[tuple[str, bytes]]:
 
 def test_a_damaged_journal_is_unreadable_or_says_the_same_of_everything_else() -> None:
     whole = asdict(JOURNAL)
-    for what, data in damaged(encode(JOURNAL)):
-        view = view_of(JournalFile("ours", data.decode("utf-8", "replace"), False))
+    for what, data in damaged(encode_switch_journal(JOURNAL)):
+        view = build_journal_view(JournalFile("ours", data.decode("utf-8", "replace"), False))
         if what.startswith(("cut", "zeros")):
-            assert view.found is Found.UNREADABLE, what
-        assert (view.journal is None) == (view.found is Found.UNREADABLE), what
+            assert view.found is JournalPresence.UNREADABLE, what
+        assert (view.journal is None) == (view.found is JournalPresence.UNREADABLE), what
         if view.journal is not None:
             differ = [key for key, value in asdict(view.journal).items() if value != whole[key]]
             assert len(differ) <= 1, f"{what}: one byte changed {differ}"
@@ -63,44 +63,44 @@ def test_a_damaged_journal_is_unreadable_or_says_the_same_of_everything_else() -
 
 
 def test_a_journal_that_is_cut_never_reads_as_another_one() -> None:
-    text = encode(JOURNAL)
+    text = encode_switch_journal(JOURNAL)
     for at in range(len(text)):
         with pytest.raises(ValueError, match=r"\w"):
-            decode(text[:at])
+            decode_switch_journal(text[:at])
 
 
 def test_a_damaged_receipt_is_none_for_the_guard_and_for_the_operator(tmp_path: Path) -> None:
-    text = json.dumps(plain(RECEIPT))
-    guard = Receipts(str(tmp_path), cast("Any", None), cast("Any", None))
+    text = json.dumps(to_json_data(RECEIPT))
+    guard = ReceiptStore(str(tmp_path), cast("Any", None), cast("Any", None))
     short = RECEIPT.container[:12]
     path = tmp_path / f"receipt-{short}.json"
     history = SimpleNamespace(receipt_path=lambda *_: path)
-    ctx = cast("Context", SimpleNamespace(history=history))
+    ctx = cast("CommandContext", SimpleNamespace(history=history))
     path.write_text(text)
-    assert receipts.kept(ctx, "qwen36", NODE, RECEIPT.container) == RECEIPT
+    assert receipts.load_saved_receipt(ctx, "qwen36", NODE, RECEIPT.container) == RECEIPT
     assert guard.read(short) == json.loads(text)
     for what, data in damaged(text):
         path.write_bytes(data)
         found = guard.read(short)
         assert found is None or isinstance(found, dict), what
-        kept = receipts.kept(ctx, "qwen36", NODE, RECEIPT.container)
-        assert kept is None or isinstance(kept, Receipt), what
+        kept = receipts.load_saved_receipt(ctx, "qwen36", NODE, RECEIPT.container)
+        assert kept is None or isinstance(kept, GuardReceipt), what
         if what.startswith(("cut", "zeros")):
             assert found is None, what
             assert kept is None, what
         with contextlib.suppress(IndexError):
             shown = receipts._receipt(data.splitlines()[0])
-            assert shown is None or isinstance(shown, Receipt), what
+            assert shown is None or isinstance(shown, GuardReceipt), what
 
 
 def test_a_damaged_stop_that_is_owed_is_none(tmp_path: Path) -> None:
-    kept = OwedStops(tmp_path)
-    kept.keep(OWED)
+    kept = PendingStopFiles(tmp_path)
+    kept.save_stop(OWED)
     (path,) = (tmp_path / "unfinished-stops").iterdir()
     for what, data in damaged(path.read_text()):
         path.write_bytes(data)
-        for one in kept.all(1e9):
-            assert isinstance(one, Owed), what
+        for one in kept.list_all(1e9):
+            assert isinstance(one, PendingStop), what
             assert not what.startswith(("cut", "zeros")) or one == OWED, what
         if not path.exists():  # its time reads as long ago: it is forgotten
-            kept.keep(OWED)
+            kept.save_stop(OWED)

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkctl import engines
-from sparkctl.core.diagnosing import Diagnosing
-from sparkctl.core.own_questions import marked
+from sparkctl.core.diagnosing import LogDiagnoser
+from sparkctl.core.own_questions import mark_request_path
 from sparkctl.engines.lines import LinePreparer
-from sparkctl.model.diagnosis import Diagnosis
+from sparkctl.model.diagnosis import LogDiagnosis
 from sparkctl.model.phase import Phase
-from sparkctl.model.verdict import Cause
+from sparkctl.model.verdict import FailureCause
 from tests.unit.engines.test_golden import DEATHS, VERSIONS, log_of
 
 DECODE = "[2026-05-01 10:09:00] Decode batch, #running-req: 3, #token: 422, token usage: 0.00, gen throughput (token/s): 14.7"
@@ -61,21 +61,21 @@ NO_SHARE = (
 FAILED = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"
 
 
-def read(*lines: str, engine: str | None = None) -> Diagnosis:
-    reading = Diagnosing(engine)
+def read(*lines: str, engine: str | None = None) -> LogDiagnosis:
+    reading = LogDiagnoser(engine)
     for line in lines:
         reading.feed(line)
-    return reading.result()
+    return reading.build_diagnosis()
 
 
-def read_bytes(log: bytes, cut: int = 1 << 18) -> Diagnosis:
-    reading, rest = Diagnosing(), b""
+def read_bytes(log: bytes, cut: int = 1 << 18) -> LogDiagnosis:
+    reading, rest = LogDiagnoser(), b""
     for at in range(0, len(log), cut):
         whole, newline, rest = (rest + log[at : at + cut]).rpartition(b"\n")
         reading.feed_block(whole + newline)
     if rest:
         reading.feed_block(rest + b"\n")
-    return reading.result()
+    return reading.build_diagnosis()
 
 
 # what it tells
@@ -94,7 +94,7 @@ def test_a_healthy_log_has_no_verdict_and_tells_how_long_each_part_took() -> Non
 def test_the_first_cause_wins_over_what_follows_from_it() -> None:
     found = read(*SGLANG[:4], OOM, DYING, AFTER)
     assert found.verdict is not None
-    assert (found.ready, found.phase, found.verdict.cause) == (False, Phase.LOADING, Cause.CUDA_OUT_OF_MEMORY)
+    assert (found.ready, found.phase, found.verdict.cause) == (False, Phase.LOADING, FailureCause.CUDA_OUT_OF_MEMORY)
     assert (found.verdict.evidence[0].line, found.verdict.evidence[0].text) == (5, OOM)
     assert found.verdict.summary.startswith("At the start (weights): ")
     assert found.verdict.contributing == ()
@@ -104,7 +104,7 @@ def test_a_failure_after_ready_is_said_to_be_while_serving() -> None:
     found = read(*SGLANG, DECODE, DECODE, OOM, DYING, AFTER)
     assert found.verdict is not None
     assert found.ready
-    assert found.verdict.cause is Cause.CUDA_OUT_OF_MEMORY
+    assert found.verdict.cause is FailureCause.CUDA_OUT_OF_MEMORY
     assert found.verdict.summary.startswith("While serving: ")
 
 
@@ -119,7 +119,7 @@ def test_another_cause_contributes() -> None:
     disk = "OSError: [Errno 28] No space left on device: '/root/.cache'"
     found = read(*SGLANG[:3], OOM, disk, AFTER)
     assert found.verdict is not None
-    assert [one.cause for one in found.verdict.contributing] == [Cause.DISK_FULL]
+    assert [one.cause for one in found.verdict.contributing] == [FailureCause.DISK_FULL]
     assert found.verdict.contributing[0].evidence[0].line == 5
 
 
@@ -127,10 +127,14 @@ def test_of_several_runs_the_last_one_counts() -> None:
     found = read(*SGLANG[:4], OOM, AFTER, *SGLANG)
     assert (found.runs, found.run_began, found.ready, found.verdict) == (2, 7, True, None)
     assert found.before is not None
-    assert found.before.cause is Cause.CUDA_OUT_OF_MEMORY
+    assert found.before.cause is FailureCause.CUDA_OUT_OF_MEMORY
     thrice = read(*(*VLLM[:3], NO_SHARE, FAILED) * 3)
     assert thrice.verdict is not None
-    assert (thrice.runs, thrice.verdict.cause, thrice.verdict.evidence[0].line) == (3, Cause.STARTUP_MEMORY_CHECK, 14)
+    assert (thrice.runs, thrice.verdict.cause, thrice.verdict.evidence[0].line) == (
+        3,
+        FailureCause.STARTUP_MEMORY_CHECK,
+        14,
+    )
 
 
 def test_the_end_of_a_log_alone_shows_that_it_served() -> None:
@@ -172,12 +176,12 @@ def test_a_secret_is_masked_wherever_it_turns_up() -> None:
 
 
 def test_a_log_of_nobody() -> None:
-    empty = Diagnosing().result()
+    empty = LogDiagnoser().build_diagnosis()
     assert (empty.engine, empty.verdict, empty.lines) == (None, None, 0)
     alien = read("widget made", "widget 2 failed: no such thing", "bye")
     assert (alien.engine, alien.ready) == (None, False)
     assert alien.verdict is not None
-    assert (alien.verdict.cause, alien.verdict.evidence[0].line) == (Cause.CRASHED, 2)
+    assert (alien.verdict.cause, alien.verdict.evidence[0].line) == (FailureCause.CRASHED, 2)
     assert read("widget made").verdict is None
 
 
@@ -246,7 +250,7 @@ def test_an_engine_that_dies_at_work_of_what_no_rule_knows_has_crashed(odd: str)
     for log, number in ((vllm, 11), (sglang, 13), ((*sglang[:-1], AFTER), 13)):
         for found in (read(*log), read_bytes("\n".join([*log, ""]).encode())):
             assert found.verdict is not None, log
-            assert (found.ready, found.verdict.cause, found.is_stopped) == (True, Cause.CRASHED, False)
+            assert (found.ready, found.verdict.cause, found.is_stopped) == (True, FailureCause.CRASHED, False)
             assert (found.verdict.evidence[0].line, found.verdict.evidence[0].text) == (number, odd)
             assert found.verdict.summary.startswith("While serving: ")
 
@@ -268,7 +272,7 @@ def test_an_error_in_a_models_own_text_is_none_of_the_engine() -> None:
     ):
         told = read(*VLLM, SERVING, *log).verdict
         assert told is not None
-        assert told.cause is Cause.CUDA_OUT_OF_MEMORY
+        assert told.cause is FailureCause.CUDA_OUT_OF_MEMORY
 
 
 # several runs in one log
@@ -285,26 +289,26 @@ def test_a_run_of_another_engine_is_a_run() -> None:
     found = read(*SGLANG, DECODE, DECODE, BANNER + "0.19.1", *VLLM[:4], NO_SHARE, FAILED)
     assert (found.engine, found.version, found.runs, found.run_began, found.ready) == ("vllm", "0.19.1", 2, 12, False)
     assert found.verdict is not None
-    assert (found.verdict.cause, found.verdict.evidence[0].line) == (Cause.STARTUP_MEMORY_CHECK, 17)
+    assert (found.verdict.cause, found.verdict.evidence[0].line) == (FailureCause.STARTUP_MEMORY_CHECK, 17)
     back = read(*VLLM[:4], NO_SHARE, FAILED, *SGLANG, DECODE)
     assert (back.engine, back.runs, back.run_began, back.ready, back.verdict) == ("sglang", 2, 7, True, None)
     assert back.before is not None
-    assert back.before.cause is Cause.STARTUP_MEMORY_CHECK
+    assert back.before.cause is FailureCause.STARTUP_MEMORY_CHECK
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
 @pytest.mark.parametrize(
     ("served", "words", "engine", "cause"),
     [
-        (VLLM, ("usage: vllm serve [-h]", f"vllm serve: {HOWL}"), "vllm", Cause.UNKNOWN_FLAG),
-        (SGLANG, ("usage: launch_server.py [-h]", f"launch_server.py: {HOWL}"), "sglang", Cause.UNKNOWN_FLAG),
-        (SGLANG, ("usage: vllm serve [-h]", f"vllm serve: {HOWL}"), "vllm", Cause.UNKNOWN_FLAG),
-        (VLLM, NO_CONFIG, "vllm", Cause.MODEL_FILES),
-        (SGLANG, NO_CONFIG, "sglang", Cause.MODEL_FILES),
+        (VLLM, ("usage: vllm serve [-h]", f"vllm serve: {HOWL}"), "vllm", FailureCause.UNKNOWN_FLAG),
+        (SGLANG, ("usage: launch_server.py [-h]", f"launch_server.py: {HOWL}"), "sglang", FailureCause.UNKNOWN_FLAG),
+        (SGLANG, ("usage: vllm serve [-h]", f"vllm serve: {HOWL}"), "vllm", FailureCause.UNKNOWN_FLAG),
+        (VLLM, NO_CONFIG, "vllm", FailureCause.MODEL_FILES),
+        (SGLANG, NO_CONFIG, "sglang", FailureCause.MODEL_FILES),
     ],
 )
 def test_what_only_a_start_can_say_is_never_while_serving(
-    served: tuple[str, ...], words: tuple[str, ...], engine: str, cause: Cause, is_stopped: bool
+    served: tuple[str, ...], words: tuple[str, ...], engine: str, cause: FailureCause, is_stopped: bool
 ) -> None:
     work = SERVING if served is VLLM else DECODE
     ends = (STOPPED if served is VLLM else ("[2026-05-01 10:11:00] INFO:     Shutting down",)) if is_stopped else ()
@@ -323,7 +327,7 @@ def test_a_llama_server_that_refuses_a_flag_after_a_good_run() -> None:
     good = ("0.00.100.000 I build_info: b7001-abc", "0.24.777.216 I main: server is listening on http://0.0.0.0:8080")
     found = read(*good, "error: invalid argument: --howl")
     assert found.verdict is not None
-    assert (found.ready, found.runs, found.verdict.cause) == (False, 2, Cause.UNKNOWN_FLAG)
+    assert (found.ready, found.runs, found.verdict.cause) == (False, 2, FailureCause.UNKNOWN_FLAG)
 
 
 def test_a_run_begins_at_its_banner_with_its_own_version() -> None:
@@ -349,7 +353,7 @@ def test_a_run_begins_at_its_banner_with_its_own_version() -> None:
 def test_a_log_that_ends_on_an_error_without_a_name_has_crashed(log: tuple[str, ...]) -> None:
     found = read(*log)
     assert found.verdict is not None
-    assert (found.ready, found.verdict.cause) == (False, Cause.CRASHED)
+    assert (found.ready, found.verdict.cause) == (False, FailureCause.CRASHED)
     assert "omething odd" in found.verdict.evidence[0].text
     assert read(*log, *[VLLM[2]] * 9).verdict is None or log[0] != VLLM[0]  # it went on
 
@@ -395,12 +399,12 @@ def test_a_paste_is_read_though_each_line_is_quoted(quoting: str) -> None:
 # that it is the same, whichever way it is read
 
 
-@pytest.mark.parametrize("name", engines.names())
+@pytest.mark.parametrize("name", engines.engine_names())
 def test_an_engine_at_work_says_nothing_else_with_such_a_line(name: str) -> None:
-    engine = engines.load(name)
+    engine = engines.load_engine(name)
     for start in engine.signs.serving:
         for rest in ("", "0: ", " RuntimeError: CUDA out of memory", ": 12% Completed | 1/2 [00:01<"):
-            assert engine.classify(start + rest) is None, start
+            assert engine.classify_line(start + rest) is None, start
     for start in engine.signs.begins:
         assert not start.startswith(engine.signs.serving)
 
@@ -431,10 +435,10 @@ LOGS = st.lists(st.tuples(PARTS, st.sampled_from([1, 1, 1, 2, 60])), max_size=40
 @given(LOGS, st.sampled_from([64, 1000, 1 << 18]), st.binary(max_size=12))
 def test_blocks_and_lines_tell_the_same(log: str, cut: int, noise: bytes) -> None:
     raw = log.encode() + noise.replace(b"\n", b"") + b"\n"
-    by_line = Diagnosing()
+    by_line = LogDiagnoser()
     for line in raw[:-1].split(b"\n"):
         by_line.feed(line.decode("utf-8", "replace"))
-    assert read_bytes(raw, cut) == by_line.result()
+    assert read_bytes(raw, cut) == by_line.build_diagnosis()
 
 
 @settings(max_examples=150, deadline=None)
@@ -455,11 +459,11 @@ def test_one_line_of_a_refused_flag_is_a_whole_log_of_llama_server() -> None:
     told = read("error: invalid argument: --no-such-flag")
     assert told.engine == "llamacpp"
     assert told.verdict is not None
-    assert told.verdict.cause is Cause.UNKNOWN_FLAG
+    assert told.verdict.cause is FailureCause.UNKNOWN_FLAG
 
 
 def test_our_own_questions_after_the_end_are_not_its_last_word() -> None:
-    asked = f'(APIServer pid=1) INFO:     127.0.0.1:4 - "GET {marked("/metrics")} HTTP/1.1" 500 Internal Server Error'
+    asked = f'(APIServer pid=1) INFO:     127.0.0.1:4 - "GET {mark_request_path("/metrics")} HTTP/1.1" 500 Internal Server Error'
     assert read(*VLLM, asked, asked).verdict == read(*VLLM).verdict
     dead = read(*SGLANG[:5], OOM)
     assert dead.verdict is not None

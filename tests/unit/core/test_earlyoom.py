@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.core.earlyoom import Rule, rule_of
+from sparkctl.core.earlyoom import EarlyoomRule, parse_earlyoom_args
 from sparkctl.model.units import GIB, KIB
 
 TOTAL, ANONYMOUS = 120 * GIB, 2 * GIB
@@ -13,37 +13,40 @@ TOTAL, ANONYMOUS = 120 * GIB, 2 * GIB
 @pytest.mark.parametrize(
     ("line", "rule"),
     [
-        ("earlyoom", Rule()),
-        ("/usr/bin/earlyoom -r 3600", Rule()),
-        ("earlyoom -m 2,1 -s 80 -p", Rule(2.0, 80.0)),
-        ("earlyoom -m2 -s100 --prefer vllm|sglang --avoid ^sshd$", Rule(2.0, 100.0, None, "vllm|sglang", "^sshd$")),
-        ("earlyoom -M 1048576,524288 --dryrun", Rule(memory_size=GIB, dry=True)),
+        ("earlyoom", EarlyoomRule()),
+        ("/usr/bin/earlyoom -r 3600", EarlyoomRule()),
+        ("earlyoom -m 2,1 -s 80 -p", EarlyoomRule(2.0, 80.0)),
+        (
+            "earlyoom -m2 -s100 --prefer vllm|sglang --avoid ^sshd$",
+            EarlyoomRule(2.0, 100.0, None, "vllm|sglang", "^sshd$"),
+        ),
+        ("earlyoom -M 1048576,524288 --dryrun", EarlyoomRule(memory_size=GIB, dry=True)),
         ("earlyoom -m many", None),
         ("earlyoom --strange", None),
         ("earlyoom stray", None),
-        ("", Rule()),
+        ("", EarlyoomRule()),
     ],
 )
-def test_its_arguments(line: str, rule: Rule | None) -> None:
-    assert rule_of(line.split()) == rule
+def test_its_arguments(line: str, rule: EarlyoomRule | None) -> None:
+    assert parse_earlyoom_args(line.split()) == rule
 
 
 @pytest.mark.parametrize(
     ("rule", "version", "limit"),
     [
-        (Rule(), "1.7", 12 * GIB),
-        (Rule(memory=2.5), "1.6.2", 3 * GIB),
-        (Rule(memory_size=6 * GIB), "1.7", 6 * GIB),
-        (Rule(memory=10.0, memory_size=24 * GIB), "1.7", 12 * GIB),
-        (Rule(memory=20.0), "1.8.2", GIB // 2),  # x of x + 2 GiB is a fifth: half a GiB
-        (Rule(), None, None),
-        (Rule(), "unknown", None),
+        (EarlyoomRule(), "1.7", 12 * GIB),
+        (EarlyoomRule(memory=2.5), "1.6.2", 3 * GIB),
+        (EarlyoomRule(memory_size=6 * GIB), "1.7", 6 * GIB),
+        (EarlyoomRule(memory=10.0, memory_size=24 * GIB), "1.7", 12 * GIB),
+        (EarlyoomRule(memory=20.0), "1.8.2", GIB // 2),  # x of x + 2 GiB is a fifth: half a GiB
+        (EarlyoomRule(), None, None),
+        (EarlyoomRule(), "unknown", None),
     ],
 )
-def test_the_available_memory_at_which_it_acts(rule: Rule, version: str | None, limit: int | None) -> None:
-    found = rule.acts_below(version, TOTAL, ANONYMOUS)
+def test_the_available_memory_at_which_it_acts(rule: EarlyoomRule, version: str | None, limit: int | None) -> None:
+    found = rule.kill_threshold(version, TOTAL, ANONYMOUS)
     assert found == limit or (found is not None and limit is not None and abs(found - limit) < KIB)
 
 
 def test_without_the_anonymous_memory_the_newer_rule_is_not_known() -> None:
-    assert Rule().acts_below("1.9", TOTAL, None) is None
+    assert EarlyoomRule().kill_threshold("1.9", TOTAL, None) is None

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.edits import edit
-from sparkctl.core.profile_tree import override_tree
+from sparkctl.core.edits import suggest_field_change
+from sparkctl.core.profile_tree import parse_setting
 from sparkctl.model.guard import DEFAULT_FLOOR
 from sparkctl.model.node import NodeName
-from sparkctl.model.plan import GuardRule, LaunchPlan, ReadyRule, Timeouts
-from sparkctl.model.verdict import Change, Edit
+from sparkctl.model.plan import GuardRule, LaunchPlan, PhaseTimeouts, ReadinessRule
+from sparkctl.model.verdict import ChangeDirection, FieldChange
 
-LOWER, RAISE, REMOVE, SET = Change.LOWER, Change.RAISE, Change.REMOVE, Change.SET
+LOWER, RAISE, REMOVE, SET = ChangeDirection.LOWER, ChangeDirection.RAISE, ChangeDirection.REMOVE, ChangeDirection.SET
 PLAN = LaunchPlan(
     node=NodeName("spark1"), instance="a", profile="a", profile_hash="0", engine="vllm", container_name="vllm-a",
     image="i", entrypoint=None, command=(), env=(), mounts=(), gpus=None, shm_size="16g", ipc=None, network="host",
     ulimits=(), devices=(), options=(("memory", "64m"),), labels=(), port=8003, served_model=None, api_key=None,
-    ready=ReadyRule(None, None), timeouts=Timeouts(), drop_caches=True, stop_grace=30, expected_memory=None,
+    ready=ReadinessRule(None, None), timeouts=PhaseTimeouts(), drop_caches=True, stop_grace=30, expected_memory=None,
     floor_memory=None, guard=GuardRule(floor=100 << 30),
 )  # fmt: skip
 
@@ -58,19 +58,19 @@ def plan(*command: str) -> LaunchPlan:
 def test_the_value_to_try(
     command: str,
     field: str | None,
-    change: Change | None,
+    change: ChangeDirection | None,
     value: str | None,
     wanted: tuple[str, str | None, bool] | None,
 ) -> None:
-    found = edit(plan(*command.split()), field, change, value)
-    assert found == (None if wanted is None or field is None else Edit(field, wanted[0], wanted[1], wanted[2]))
+    found = suggest_field_change(plan(*command.split()), field, change, value)
+    assert found == (None if wanted is None or field is None else FieldChange(field, wanted[0], wanted[1], wanted[2]))
 
 
 @given(st.floats(0.01, 1.0).map(lambda x: f"{x:.3f}"), st.sampled_from([LOWER, RAISE]))
-def test_a_guessed_share_moves_the_right_way_and_stays_where_a_spark_lives(was: str, change: Change) -> None:
-    found = edit(plan("--gpu-memory-utilization", was), "args.gpu-memory-utilization", change)
+def test_a_guessed_share_moves_the_right_way_and_stays_where_a_spark_lives(was: str, change: ChangeDirection) -> None:
+    found = suggest_field_change(plan("--gpu-memory-utilization", was), "args.gpu-memory-utilization", change)
     if found is None:
         return
     assert 0.3 <= float(found.value) <= 0.85
     assert (float(found.value) < float(was)) is (change is LOWER)
-    assert override_tree(found.setting)  # it is what --set takes
+    assert parse_setting(found.setting)  # it is what --set takes

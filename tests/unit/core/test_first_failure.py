@@ -6,11 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.first_failure import CONSEQUENCES, Failing, Offset, offset, root, surest
+from sparkctl.core.first_failure import (
+    CONSEQUENCE_CAUSES,
+    ClockOffset,
+    RankFailure,
+    compute_clock_offset,
+    find_first_failure,
+    pick_most_precise,
+)
 from sparkctl.model.node import NodeName
-from sparkctl.model.verdict import Cause
+from sparkctl.model.verdict import FailureCause
 
-OWN = sorted(set(Cause) - CONSEQUENCES)
+OWN = sorted(set(FailureCause) - CONSEQUENCE_CAUSES)
 ahead = st.floats(-86_400, 86_400)
 moments = st.floats(1.7e9, 1.8e9)
 
@@ -21,18 +28,20 @@ def node(number: int) -> NodeName:
 
 @given(true=moments, ahead=ahead, there=st.floats(0, 5), back=st.floats(0, 5))
 def test_the_offset_is_right_to_within_its_doubt(true: float, ahead: float, there: float, back: float) -> None:
-    found = offset(true, true + there + ahead, true + there + back)
+    found = compute_clock_offset(true, true + there + ahead, true + there + back)
     assert abs(found.ahead - ahead) <= found.doubt + 1e-5
 
 
 @given(true=moments, ahead=ahead, way=st.floats(0, 5))
 def test_a_way_as_long_there_as_back_leaves_no_error(true: float, ahead: float, way: float) -> None:
-    assert offset(true, true + way + ahead, true + 2 * way).ahead == pytest.approx(ahead, abs=1e-5)
+    assert compute_clock_offset(true, true + way + ahead, true + 2 * way).ahead == pytest.approx(ahead, abs=1e-5)
 
 
 def test_the_quickest_answer_counts() -> None:
-    assert surest([]) is None
-    assert surest([Offset(9.0, 2.0), Offset(1.0, 0.01), Offset(5.0, 0.5)]) == Offset(1.0, 0.01)
+    assert pick_most_precise([]) is None
+    assert pick_most_precise([ClockOffset(9.0, 2.0), ClockOffset(1.0, 0.01), ClockOffset(5.0, 0.5)]) == ClockOffset(
+        1.0, 0.01
+    )
 
 
 @given(
@@ -42,54 +51,66 @@ def test_the_quickest_answer_counts() -> None:
     order=st.randoms(),
 )
 def test_whatever_the_clocks_the_first_of_reasons_of_their_own_is_the_root(
-    failures: list[tuple[float, float, Cause]], order: object
+    failures: list[tuple[float, float, FailureCause]], order: object
 ) -> None:
-    told = [Failing(node(at), cause, true + ahead) for at, (true, ahead, cause) in enumerate(failures)]
-    clocks = {node(at): Offset(ahead, 0.0) for at, (_, ahead, _) in enumerate(failures)}
+    told = [RankFailure(node(at), cause, true + ahead) for at, (true, ahead, cause) in enumerate(failures)]
+    clocks = {node(at): ClockOffset(ahead, 0.0) for at, (_, ahead, _) in enumerate(failures)}
     first = min(true for true, _, _ in failures)
     shuffled = list(told)
     order.shuffle(shuffled)  # type: ignore[attr-defined]
-    found = root(shuffled, clocks)
+    found = find_first_failure(shuffled, clocks)
     assert failures[told.index(found)][0] - first < 1e-4
 
 
 @given(lost=moments, later=st.floats(-3600, 3600), ahead=ahead, cause=st.sampled_from(OWN))
-def test_that_another_was_lost_never_outweighs_a_reason(lost: float, later: float, ahead: float, cause: Cause) -> None:
-    head = Failing(node(1), Cause.WORKER_LOST, lost)
-    worker = Failing(node(2), cause, lost + later + ahead)
-    assert root([head, worker], {node(2): Offset(ahead, 0.1)}) is worker
-
-
-@given(said=moments, earlier=st.floats(-3600, 3600), cause=st.sampled_from(Cause), after=st.sampled_from(Cause))
-def test_an_aftermath_is_no_root_while_another_rank_says_more(
-    said: float, earlier: float, cause: Cause, after: Cause
+def test_that_another_was_lost_never_outweighs_a_reason(
+    lost: float, later: float, ahead: float, cause: FailureCause
 ) -> None:
-    worker = Failing(node(2), after, said - earlier, is_aftermath=True)
-    head = Failing(node(1), cause, said)
-    assert root([head, worker], {node(2): Offset(0.0, 0.1)}) is head
-    both = [worker, Failing(node(1), after, said - earlier + 1, is_aftermath=True)]
-    assert root(both, {}) is worker
+    head = RankFailure(node(1), FailureCause.WORKER_LOST, lost)
+    worker = RankFailure(node(2), cause, lost + later + ahead)
+    assert find_first_failure([head, worker], {node(2): ClockOffset(ahead, 0.1)}) is worker
+
+
+@given(
+    said=moments,
+    earlier=st.floats(-3600, 3600),
+    cause=st.sampled_from(FailureCause),
+    after=st.sampled_from(FailureCause),
+)
+def test_an_aftermath_is_no_root_while_another_rank_says_more(
+    said: float, earlier: float, cause: FailureCause, after: FailureCause
+) -> None:
+    worker = RankFailure(node(2), after, said - earlier, is_aftermath=True)
+    head = RankFailure(node(1), cause, said)
+    assert find_first_failure([head, worker], {node(2): ClockOffset(0.0, 0.1)}) is head
+    both = [worker, RankFailure(node(1), after, said - earlier + 1, is_aftermath=True)]
+    assert find_first_failure(both, {}) is worker
 
 
 def test_what_the_clocks_do_not_tell_apart_is_told_alike_whoever_asks() -> None:
-    one, other = Failing(node(1), Cause.CRASHED, 1000.002), Failing(node(2), Cause.CRASHED, 1000.0)
-    near, far = Offset(0.0, 0.0015), Offset(0.0, 0.0005)
-    assert root([one, other], {node(1): near, node(2): near}) is one
-    assert root([other, one], {node(1): near, node(2): near}) is one
-    assert root([one, other], {node(1): far, node(2): far}) is other
+    one, other = (
+        RankFailure(node(1), FailureCause.CRASHED, 1000.002),
+        RankFailure(node(2), FailureCause.CRASHED, 1000.0),
+    )
+    near, far = ClockOffset(0.0, 0.0015), ClockOffset(0.0, 0.0005)
+    assert find_first_failure([one, other], {node(1): near, node(2): near}) is one
+    assert find_first_failure([other, one], {node(1): near, node(2): near}) is one
+    assert find_first_failure([one, other], {node(1): far, node(2): far}) is other
 
 
 def test_trouble_between_them_gives_way_to_a_reason_that_is_told_a_moment_later_only() -> None:
-    between = Failing(node(1), Cause.NCCL, 1000.0)
-    soon, late = Failing(node(2), Cause.KILLED, 1001.0), Failing(node(2), Cause.CRASHED, 1300.0)
-    assert root([between, soon], {}) is soon
-    assert root([between, late], {}) is between
-    assert root([late, between], {}) is between
+    between = RankFailure(node(1), FailureCause.NCCL, 1000.0)
+    soon, late = RankFailure(node(2), FailureCause.KILLED, 1001.0), RankFailure(node(2), FailureCause.CRASHED, 1300.0)
+    assert find_first_failure([between, soon], {}) is soon
+    assert find_first_failure([between, late], {}) is between
+    assert find_first_failure([late, between], {}) is between
 
 
 def test_among_consequences_alone_the_first_counts_and_what_has_no_time_is_last() -> None:
-    early, late = Failing(node(1), Cause.WORKER_LOST, 10.0), Failing(node(2), Cause.NCCL, 12.0)
-    assert root([late, early], {}) is early
-    assert root([Failing(node(2), Cause.CRASHED, None), Failing(node(1), Cause.KILLED, 5.0)], {}).node == node(1)
+    early, late = RankFailure(node(1), FailureCause.WORKER_LOST, 10.0), RankFailure(node(2), FailureCause.NCCL, 12.0)
+    assert find_first_failure([late, early], {}) is early
+    assert find_first_failure(
+        [RankFailure(node(2), FailureCause.CRASHED, None), RankFailure(node(1), FailureCause.KILLED, 5.0)], {}
+    ).node == node(1)
     with pytest.raises(ValueError, match="nothing failed"):
-        root([], {})
+        find_first_failure([], {})

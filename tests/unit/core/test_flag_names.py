@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.core.diagnosing import Diagnosing
-from sparkctl.core.flag_names import meant
+from sparkctl.core.diagnosing import LogDiagnoser
+from sparkctl.core.flag_names import suggest_flag_name
 
 
 @pytest.mark.parametrize(
@@ -19,23 +19,25 @@ from sparkctl.core.flag_names import meant
     ],
 )
 def test_what_it_was_meant_as(engine: str, flag: str, version: str | None, says: str) -> None:
-    assert says in (meant(engine, flag, version) or "")
+    assert says in (suggest_flag_name(engine, flag, version) or "")
 
 
 def test_a_good_flag_and_an_engine_without_a_catalogue_say_nothing() -> None:
-    assert meant("vllm", "gpu-memory-utilization", "0.19.1") is None
-    assert meant("container", "howl", None) is None
+    assert suggest_flag_name("vllm", "gpu-memory-utilization", "0.19.1") is None
+    assert suggest_flag_name("container", "howl", None) is None
 
 
 def test_the_verdict_on_a_refused_flag_suggests_the_near_one() -> None:
-    reading = Diagnosing()
+    reading = LogDiagnoser()
     reading.feed("vllm: error: unrecognized arguments: --gpu-memory-utilisation 0.8")
-    verdict = reading.result().verdict
+    verdict = reading.build_diagnosis().verdict
     assert verdict is not None
     assert "--gpu-memory-utilization" in verdict.remedy
 
 
 def test_flags_of_another_version_are_said_to_be_those() -> None:
-    assert "by the flags of" not in (meant("vllm", "gpu-memory-utilisation", "0.19.1") or "")
-    assert "the newest that is known" in (meant("vllm", "gpu-memory-utilisation", None) or "")
-    assert "the nearest to 0.19.9 that is known" in (meant("vllm", "gpu-memory-utilisation", "0.19.9") or "")
+    assert "by the flags of" not in (suggest_flag_name("vllm", "gpu-memory-utilisation", "0.19.1") or "")
+    assert "the newest that is known" in (suggest_flag_name("vllm", "gpu-memory-utilisation", None) or "")
+    assert "the nearest to 0.19.9 that is known" in (
+        suggest_flag_name("vllm", "gpu-memory-utilisation", "0.19.9") or ""
+    )

@@ -8,11 +8,11 @@ import pytest
 
 from sparkctl.core import verdicts
 from sparkctl.core.flag_paths import flag_with_path
-from sparkctl.core.reading import LogReader
-from sparkctl.engines import load
+from sparkctl.core.reading import LogAnalyzer
+from sparkctl.engines import load_engine
 from sparkctl.model.log import LogLine
-from sparkctl.model.plan import LaunchPlan, ReadyRule
-from sparkctl.model.verdict import Cause, Verdict
+from sparkctl.model.plan import LaunchPlan, ReadinessRule
+from sparkctl.model.verdict import FailureCause, Verdict
 from tests.unit.core.test_record import PLAN
 
 DRAFT = '{"method": "draft_model", "model": "/models/none", "num_speculative_tokens": 3}'
@@ -43,9 +43,9 @@ def test_a_folder_of_downloads_is_not_blamed_for_what_lies_in_it() -> None:
 
 
 def verdict(engine: str, plan: LaunchPlan | None, *lines: str) -> Verdict:
-    log = LogReader(load(engine), ReadyRule(None, None))
-    log.read(LogLine("", text, number) for number, text in enumerate(lines, 1))
-    found = verdicts.of_log(log, plan)
+    log = LogAnalyzer(load_engine(engine), ReadinessRule(None, None))
+    log.feed_lines(LogLine("", text, number) for number, text in enumerate(lines, 1))
+    found = verdicts.build_verdict(log, plan)
     assert found is not None
     return found
 
@@ -59,7 +59,7 @@ def test_a_draft_model_that_is_not_there_is_no_fault_of_model_path(
 ) -> None:
     plan = replace(PLAN, engine=engine, command=command)
     found = verdict(engine, plan, UNTOLD.format(path="/models/none"))
-    assert (found.cause, found.field) == (Cause.MODEL_FILES, f"args.{flag}")
+    assert (found.cause, found.field) == (FailureCause.MODEL_FILES, f"args.{flag}")
     assert "model.path" not in found.remedy
     assert f"args.{flag}" in found.remedy
     own = verdict(engine, plan, UNTOLD.format(path="/models/m"))
@@ -75,7 +75,7 @@ def test_vllm_says_itself_that_it_is_the_speculative_configuration() -> None:
         "Please verify the following requirements: [type=value_error, input_value=ArgsKwargs((), {'model': 'x'}), input_type=A]",
         "    For further information visit https://errors.pydantic.dev/2.12/v/value_error",
     )
-    assert (found.cause, found.field) == (Cause.MODEL_FILES, "args.speculative-config")
+    assert (found.cause, found.field) == (FailureCause.MODEL_FILES, "args.speculative-config")
     assert "/models/none" in found.summary
 
 

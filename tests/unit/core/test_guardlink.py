@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from sparkctl.core import guardlink
-from sparkctl.core.guardlink import GuardLink
+from sparkctl.core.guardlink import GuardClient
 from sparkctl.core.session import Session
-from sparkctl.errors import GuardTrouble
-from sparkctl.model.guard import GuardAct, GuardEvent, GuardRole, UnwatchReason
+from sparkctl.errors import GuardUnavailable
+from sparkctl.model.guard import GuardAction, GuardEvent, GuardRole, UnwatchReason
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import GuardRule
 from sparkctl.operations import receipts
@@ -35,8 +35,8 @@ async def session() -> AsyncIterator[Session]:
         yield opened
 
 
-async def watch(link: GuardLink) -> None:
-    await link.watch(CONTAINER, "tiny", "tiny", "milo@desk", GuardRole.LOADING, RULE, None, None)
+async def watch(link: GuardClient) -> None:
+    await link.watch_container(CONTAINER, "tiny", "tiny", "milo@desk", GuardRole.LOADING, RULE, None, None)
 
 
 # a real guard
@@ -46,7 +46,7 @@ async def watch(link: GuardLink) -> None:
 async def socket(tmp_path: Path) -> AsyncIterator[str]:
     """A real guard, without a GPU and without Docker."""
     place = tmp_path / "guard"
-    start = travel.start_guard(nvml=b"", options=("--dir", str(place), "--docker", str(tmp_path / "none.sock")))
+    start = travel.guard_program(nvml=b"", options=("--dir", str(place), "--docker", str(tmp_path / "none.sock")))
     ran = await asyncio.to_thread(subprocess.run, start.argv, input=start.stdin, capture_output=True, timeout=20)
     said = json.loads(ran.stdout)
     yield said["socket"]
@@ -56,38 +56,38 @@ async def socket(tmp_path: Path) -> AsyncIterator[str]:
 
 async def test_a_real_guard_is_told_and_tells(session: Session, socket: str) -> None:
     told: list[GuardEvent] = []
-    link = await GuardLink.attach(session, socket, told.append)
+    link = await GuardClient.connect_guard(session, socket, told.append)
     assert link is not None
-    assert (await link.state()).watches == ()
+    assert (await link.get_state()).watches == ()
     await watch(link)
-    state = await link.phase(CONTAINER, True)
+    state = await link.set_phase(CONTAINER, True)
     assert [(one.instance, one.floor, one.weights) for one in state.watches] == [("tiny", 1 << 20, True)]
     assert state.available
-    await link.unwatch(CONTAINER, UnwatchReason.READY)
-    assert [(event.what, event.why) for event in told] == [(GuardAct.ENDED, "ready")]
-    with pytest.raises(GuardTrouble, match="no such watch"):
-        await link.phase(CONTAINER, True)
+    await link.unwatch_container(CONTAINER, UnwatchReason.READY)
+    assert [(event.what, event.why) for event in told] == [(GuardAction.ENDED, "ready")]
+    with pytest.raises(GuardUnavailable, match="no such watch"):
+        await link.set_phase(CONTAINER, True)
     assert link.is_open
     await link.close()
 
 
 async def test_a_guard_that_is_killed_is_noticed(session: Session, socket: str) -> None:
-    link = await GuardLink.attach(session, socket)
+    link = await GuardClient.connect_guard(session, socket)
     assert link is not None
-    os.kill((await link.state()).pid, signal.SIGSTOP)  # it cannot answer what comes now
-    asking = asyncio.ensure_future(link.state())
+    os.kill((await link.get_state()).pid, signal.SIGSTOP)  # it cannot answer what comes now
+    asking = asyncio.ensure_future(link.get_state())
     await asyncio.sleep(0.05)
     os.kill(int(Path(socket).with_name("guard.lock").read_text()), signal.SIGKILL)
-    with pytest.raises(GuardTrouble, match="has ended"):
+    with pytest.raises(GuardUnavailable, match="has ended"):
         await asking
     await link.wait_closed()
-    with pytest.raises(GuardTrouble, match="has ended"):
-        await link.state()
+    with pytest.raises(GuardUnavailable, match="has ended"):
+        await link.get_state()
     await link.close()
 
 
 async def test_where_nobody_listens_there_is_none(session: Session, tmp_path: Path) -> None:
-    assert await GuardLink.attach(session, str(tmp_path / "nothing.sock")) is None
+    assert await GuardClient.connect_guard(session, str(tmp_path / "nothing.sock")) is None
 
 
 # peers that are no guard
@@ -95,9 +95,9 @@ async def test_where_nobody_listens_there_is_none(session: Session, tmp_path: Pa
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-async def attached(session: Session, tmp_path: Path, peer: Peer) -> GuardLink:
+async def attached(session: Session, tmp_path: Path, peer: Peer) -> GuardClient:
     await asyncio.start_unix_server(peer, tmp_path / "peer.sock")
-    link = await GuardLink.attach(session, str(tmp_path / "peer.sock"))
+    link = await GuardClient.connect_guard(session, str(tmp_path / "peer.sock"))
     assert link is not None
     return link
 
@@ -123,8 +123,8 @@ async def test_another_answer_is_trouble_with_words(
         writer.close()
 
     link = await attached(session, tmp_path, peer)
-    with pytest.raises(GuardTrouble, match=words):
-        await link.state()
+    with pytest.raises(GuardUnavailable, match=words):
+        await link.get_state()
     await link.close()
 
 
@@ -137,10 +137,10 @@ async def test_a_guard_that_is_silent_is_given_up_before_its_late_answer_is_take
         await reader.read()
 
     link = await attached(session, tmp_path, peer)
-    with pytest.raises(GuardTrouble, match="did not answer within"):
-        await link.state()
-    with pytest.raises(GuardTrouble):
-        await link.state()
+    with pytest.raises(GuardUnavailable, match="did not answer within"):
+        await link.get_state()
+    with pytest.raises(GuardUnavailable):
+        await link.get_state()
     assert not link.is_open
     await link.close()
 
@@ -154,7 +154,7 @@ async def test_events_between_answers_are_no_answers(session: Session, tmp_path:
                 writer.write(json.dumps(message).encode() + b"\n")
 
     link = await attached(session, tmp_path, peer)
-    states = await asyncio.gather(link.state(), link.state(), link.state())
+    states = await asyncio.gather(link.get_state(), link.get_state(), link.get_state())
     assert [state.pid for state in states] == [7, 7, 7]
     await link.close()
 
@@ -183,8 +183,8 @@ async def test_a_start_that_brings_no_guard_says_why(
         (tmp_path / "python3").write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{python}\n")
         (tmp_path / "python3").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(GuardTrouble, match=words) as trouble:
-        await GuardLink.start(session, lambda event: None)
+    with pytest.raises(GuardUnavailable, match=words) as trouble:
+        await GuardClient.start_guard(session, lambda event: None)
     assert (trouble.value.hint or "").endswith(hint or "")
 
 
@@ -204,8 +204,8 @@ async def test_one_that_ended_after_it_was_found_is_started_again(
     )
     python.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    link = await GuardLink.start(session, lambda event: None)
-    assert (await link.state()).pid == 7
+    link = await GuardClient.start_guard(session, lambda event: None)
+    assert (await link.get_state()).pid == 7
     await link.close()
 
 
@@ -215,14 +215,14 @@ async def test_what_else_is_to_be_known_of_guards_on_a_node(session: Session) ->
     named = (
         "import ctypes,time; ctypes.CDLL(None).prctl(15, b'sparkctl-guard', 0, 0, 0); print(flush=True); time.sleep(60)"
     )
-    before = (await receipts.look(session)).others
+    before = (await receipts.read_guard_directory(session)).others
     other = await asyncio.create_subprocess_exec("python3", "-c", named, stdout=subprocess.PIPE, user=12345)
     try:
         assert other.stdout is not None
         await other.stdout.readline()
-        left = await receipts.look(session)
+        left = await receipts.read_guard_directory(session)
     finally:
         other.kill()
         await other.wait()
     assert left.others == before + 1
-    assert "another user's guard runs on here" in dict(left.notes("here")).popitem()[0]
+    assert "another user's guard runs on here" in dict(left.list_warnings("here")).popitem()[0]

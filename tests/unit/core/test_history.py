@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.core.clock import SystemClock
-from sparkctl.core.history import History
-from sparkctl.model.history import Kind
+from sparkctl.core.history import OperationHistory
+from sparkctl.model.history import OperationKind
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import NodeName
-from sparkctl.model.phase import Expectation, PartTime, Phase
+from sparkctl.model.phase import ExpectedDurations, Phase, PhaseDuration
 
 ID = "0123456789ab" + "c" * 52
 
@@ -42,11 +42,11 @@ def lines(count: int, text: str = "line") -> list[LogLine]:
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> History:
-    return History(tmp_path / "above" / "state")
+def history(tmp_path: Path) -> OperationHistory:
+    return OperationHistory(tmp_path / "above" / "state")
 
 
-def save(history: History, count: int, *, whole: bool, node: str = "spark1") -> Path:
+def save(history: OperationHistory, count: int, *, whole: bool, node: str = "spark1") -> Path:
     writer = history.log_writer("qwen36", node, ID, ())
     writer.write(lines(count))
     writer.close(whole)
@@ -54,7 +54,7 @@ def save(history: History, count: int, *, whole: bool, node: str = "spark1") -> 
     return writer.path
 
 
-def test_a_full_disk_turns_the_writer_off_and_raises_nothing(history: History) -> None:
+def test_a_full_disk_turns_the_writer_off_and_raises_nothing(history: OperationHistory) -> None:
     writer = history.log_writer("qwen36", "spark1", ID, ())
     with full_disk(1000):
         writer.write(lines(10))
@@ -68,7 +68,7 @@ def test_a_full_disk_turns_the_writer_off_and_raises_nothing(history: History) -
     assert writer.path.read_text().startswith("2026-05-01T10:00:00.000000000Z line 0\n")
 
 
-def test_a_part_never_replaces_what_is_longer(history: History) -> None:
+def test_a_part_never_replaces_what_is_longer(history: OperationHistory) -> None:
     path = save(history, 100, whole=True)
     long = path.read_text()
     assert save(history, 3, whole=False) == path
@@ -81,7 +81,7 @@ def test_a_part_never_replaces_what_is_longer(history: History) -> None:
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_what_is_whole_or_longer_replaces_under_the_same_name(history: History) -> None:
+def test_what_is_whole_or_longer_replaces_under_the_same_name(history: OperationHistory) -> None:
     path = save(history, 10, whole=False)
     assert save(history, 20, whole=False) == path
     assert len(path.read_text().splitlines()) == 20
@@ -91,7 +91,7 @@ def test_what_is_whole_or_longer_replaces_under_the_same_name(history: History) 
     assert history.saved_logs("qwen36")[0].container == ID[:12]
 
 
-def test_an_unfinished_file_is_no_saved_log_and_is_cleared_away(history: History) -> None:
+def test_an_unfinished_file_is_no_saved_log_and_is_cleared_away(history: OperationHistory) -> None:
     path = save(history, 10, whole=True)
     writer = history.log_writer("qwen36", "spark1", ID, ())
     writer.write(lines(50))  # and then the power goes
@@ -103,7 +103,7 @@ def test_an_unfinished_file_is_no_saved_log_and_is_cleared_away(history: History
     assert not left.exists()
 
 
-def test_old_logs_are_pruned(history: History) -> None:
+def test_old_logs_are_pruned(history: OperationHistory) -> None:
     folder = save(history, 1, whole=True).parent
     for day in range(10, 31):
         (folder / f"202601{day}-000000-{'a' * 12}.log").write_text("")
@@ -112,16 +112,16 @@ def test_old_logs_are_pruned(history: History) -> None:
     assert (folder / f"20260130-000000-{'a' * 12}.log").exists()
 
 
-def test_everything_is_for_the_operator_alone(history: History, tmp_path: Path) -> None:
+def test_everything_is_for_the_operator_alone(history: OperationHistory, tmp_path: Path) -> None:
     path = save(history, 1, whole=True)
     assert save(history, 2, whole=True) == path
-    history.remember_start("qwen36", "0123", "spark1", 400.0)
+    history.record_start("qwen36", "0123", "spark1", 400.0)
     for made in (tmp_path / "above").rglob("*"):
         assert made.stat().st_mode & 0o777 == (0o700 if made.is_dir() else 0o600), made
     assert (tmp_path / "above").stat().st_mode & 0o777 == 0o700
 
 
-def test_the_logs_of_an_ad_hoc_node_with_a_port_are_found(history: History) -> None:
+def test_the_logs_of_an_ad_hoc_node_with_a_port_are_found(history: OperationHistory) -> None:
     node = "milo@[fe80::1]:2222"
     path = save(history, 1, whole=True, node=node)
     save(history, 1, whole=True, node="spark2")
@@ -131,8 +131,8 @@ def test_the_logs_of_an_ad_hoc_node_with_a_port_are_found(history: History) -> N
 
 
 @pytest.mark.parametrize("seconds", ["NaN", "Infinity", "-Infinity", "-3", '"40"', "null", "1" + "0" * 400])
-def test_a_duration_that_is_none_is_ignored(history: History, seconds: str) -> None:
-    history.remember_start("qwen36", "0123", "spark1", 400.0)
+def test_a_duration_that_is_none_is_ignored(history: OperationHistory, seconds: str) -> None:
+    history.record_start("qwen36", "0123", "spark1", 400.0)
     with (history.directory / "starts.jsonl").open("a") as file:
         file.write(f'{{"profile": "qwen36", "hash": "0123", "node": "spark1", "seconds": {seconds}}}\n{{"half')
     assert history.expected("qwen36", "0123", "spark1").seconds == 400.0
@@ -141,13 +141,15 @@ def test_a_duration_that_is_none_is_ignored(history: History, seconds: str) -> N
 # failed starts and receipts
 
 
-def fail(history: History, when: float, how: str = "crashed", container: str = ID, node: str = "spark1") -> None:
-    history.remember_failure("qwen36", "hash", node, how, container, when)
+def fail(
+    history: OperationHistory, when: float, how: str = "crashed", container: str = ID, node: str = "spark1"
+) -> None:
+    history.record_failure("qwen36", "hash", node, how, container, when)
 
 
-def test_failures_count_since_the_last_good_start_and_only_lately(history: History) -> None:
+def test_failures_count_since_the_last_good_start_and_only_lately(history: OperationHistory) -> None:
     fail(history, 100.0, container="a" * 64)
-    history.remember_start("qwen36", "hash", "spark1", 300.0)
+    history.record_start("qwen36", "hash", "spark1", 300.0)
     fail(history, 200.0, "bad-flag", "b" * 64)
     fail(history, 300.0, "guard-stopped", "c" * 64)
     fail(history, 300.0, "crashed", "d" * 64, node="spark2")
@@ -157,13 +159,13 @@ def test_failures_count_since_the_last_good_start_and_only_lately(history: Histo
     assert history.expected("qwen36", "hash", "spark1").seconds == 300.0
 
 
-def test_the_same_container_fails_once_whoever_tells_it(history: History) -> None:
+def test_the_same_container_fails_once_whoever_tells_it(history: OperationHistory) -> None:
     fail(history, 100.0, "guard-stopped")
     fail(history, 103.0, "guard-stopped", ID[:12])
     assert history.failures_since_ready("qwen36", "spark1", 0.0) == ((100.0, "guard-stopped"),)
 
 
-def test_a_damaged_history_counts_what_can_be_read(history: History) -> None:
+def test_a_damaged_history_counts_what_can_be_read(history: OperationHistory) -> None:
     fail(history, 100.0)
     with (history.directory / "starts.jsonl").open("a") as file:
         file.write('{"profile": "qwen36", "node": "spark1", "failed": 7, "ts": 1}\n[1]\n')
@@ -171,39 +173,39 @@ def test_a_damaged_history_counts_what_can_be_read(history: History) -> None:
     assert history.failures_since_ready("qwen36", "spark1", 0.0) == ((100.0, "crashed"),)
 
 
-def test_a_receipt_lies_beside_the_log_it_belongs_to(history: History) -> None:
+def test_a_receipt_lies_beside_the_log_it_belongs_to(history: OperationHistory) -> None:
     log = save(history, 3, whole=True)
     assert history.receipt_path("qwen36", "spark1", ID) is None
-    path = history.keep_receipt("qwen36", "spark1", ID, "{}\n")
+    path = history.save_receipt("qwen36", "spark1", ID, "{}\n")
     assert path == log.with_suffix(".guard.json")
     assert path.stat().st_mode & 0o777 == 0o600
     assert history.receipt_path("qwen36", "spark1", ID) == path
-    assert history.keep_receipt("qwen36", "spark1", ID, "[]\n") == path
+    assert history.save_receipt("qwen36", "spark1", ID, "[]\n") == path
     assert path.read_text() == "[]\n"
     assert [saved.path for saved in history.saved_logs("qwen36")] == [log]  # it is no log
 
 
-def test_receipts_without_a_log_are_kept_and_pruned_with_the_logs(history: History) -> None:
+def test_receipts_without_a_log_are_kept_and_pruned_with_the_logs(history: OperationHistory) -> None:
     for number in range(30):
-        history.keep_receipt("qwen36", "spark1", f"{number:012d}" + "c" * 52, "{}\n")
+        history.save_receipt("qwen36", "spark1", f"{number:012d}" + "c" * 52, "{}\n")
     save(history, 1, whole=True)
     folder = history.directory / "logs" / "qwen36" / "spark1"
     assert len(list(folder.glob("*.guard.json"))) == 20
 
 
-def test_a_receipt_that_does_not_fit_leaves_nothing(history: History) -> None:
+def test_a_receipt_that_does_not_fit_leaves_nothing(history: OperationHistory) -> None:
     save(history, 1, whole=True)
     with full_disk(100), pytest.raises(OSError, match="too large"):
-        history.keep_receipt("qwen36", "spark1", ID, "x" * 5000)
+        history.save_receipt("qwen36", "spark1", ID, "x" * 5000)
     assert history.receipt_path("qwen36", "spark1", ID) is None
 
 
-def test_the_last_start_of_each_profile_is_known_however_it_ended(history: History) -> None:
+def test_the_last_start_of_each_profile_is_known_however_it_ended(history: OperationHistory) -> None:
     assert history.last_starts() == ()
-    history.remember_failure("qwen36", "h", "spark1", "cuda-oom", ID, 1_000.0)
-    history.remember_start("qwen36", "h", "spark2", 415.0)
-    history.remember_start("orpheus", "h", "spark1", 20.0)
-    history.remember_failure("orpheus", "h", "spark1", "port-taken", ID, 2_000.0)
+    history.record_failure("qwen36", "h", "spark1", "cuda-oom", ID, 1_000.0)
+    history.record_start("qwen36", "h", "spark2", 415.0)
+    history.record_start("orpheus", "h", "spark1", 20.0)
+    history.record_failure("orpheus", "h", "spark1", "port-taken", ID, 2_000.0)
     with (history.directory / "starts.jsonl").open("a") as file:
         file.write('{"profile": "qwen36", "ts": "then", "seconds": 1}\n{"profile": 3, "ts": 1}\n[]\n{"half')
     first, second = history.last_starts()
@@ -214,16 +216,20 @@ def test_the_last_start_of_each_profile_is_known_however_it_ended(history: Histo
 # what each part of a start took
 
 
-def took(weights: float, compile_: float | None = None) -> list[PartTime]:
-    parts = [PartTime(Phase.STARTING, None, 12.0), PartTime(Phase.LOADING, "weights", weights)]
-    return parts if compile_ is None else [*parts, PartTime(Phase.LOADING, "compile", compile_)]
+def took(weights: float, compile_: float | None = None) -> list[PhaseDuration]:
+    parts = [PhaseDuration(Phase.STARTING, None, 12.0), PhaseDuration(Phase.LOADING, "weights", weights)]
+    return parts if compile_ is None else [*parts, PhaseDuration(Phase.LOADING, "compile", compile_)]
 
 
-def start(history: History, parts: list[PartTime], digest: str = "h", node: str = "spark1", kind: str = "k") -> None:
-    history.remember_start("qwen36", digest, node, sum(one.seconds for one in parts), kind=kind, parts=parts)
+def start(
+    history: OperationHistory, parts: list[PhaseDuration], digest: str = "h", node: str = "spark1", kind: str = "k"
+) -> None:
+    history.record_start("qwen36", digest, node, sum(one.seconds for one in parts), kind=kind, parts=parts)
 
 
-def test_a_part_is_expected_to_take_the_median_of_the_last_five_of_the_same_profile_there(history: History) -> None:
+def test_a_part_is_expected_to_take_the_median_of_the_last_five_of_the_same_profile_there(
+    history: OperationHistory,
+) -> None:
     for weights in (900.0, 100.0, 110.0, 120.0, 130.0, 140.0):
         start(history, took(weights))
     start(history, took(10.0), digest="other")
@@ -231,17 +237,17 @@ def test_a_part_is_expected_to_take_the_median_of_the_last_five_of_the_same_prof
     assert history.expected("qwen36", "h", "spark1", "k").parts == tuple(took(120.0))
 
 
-def test_else_that_of_the_same_image_and_model_and_else_nothing_is_known(history: History) -> None:
+def test_else_that_of_the_same_image_and_model_and_else_nothing_is_known(history: OperationHistory) -> None:
     start(history, took(100.0), digest="with other arguments", node="spark2")
     start(history, took(500.0), digest="of another model", kind="other")
     known = history.expected("qwen36", "h", "spark1", "k")
-    assert known == Expectation(112.0, tuple(took(100.0)))
+    assert known == ExpectedDurations(112.0, tuple(took(100.0)))
     named = history.expected("qwen36", "h", "spark1", "nobody's")
     assert (named.seconds, named.parts) == (312.0, ()), "the name alone tells of the whole, not of its parts"
-    assert history.expected("another", "h2", "spark1", "nobody's") == Expectation()
+    assert history.expected("another", "h2", "spark1", "nobody's") == ExpectedDurations()
 
 
-def test_what_most_starts_do_not_have_is_not_expected(history: History) -> None:
+def test_what_most_starts_do_not_have_is_not_expected(history: OperationHistory) -> None:
     for compiled in (60.0, None, None):
         start(history, took(100.0, compiled))
     assert history.expected("qwen36", "h", "spark1", "k").parts == tuple(took(100.0))
@@ -249,15 +255,15 @@ def test_what_most_starts_do_not_have_is_not_expected(history: History) -> None:
     assert history.expected("qwen36", "h", "spark1", "k").parts == tuple(took(100.0, 55.0))
 
 
-def test_a_part_that_comes_twice_is_two_parts(history: History) -> None:
-    parts = [*took(190.0), PartTime(Phase.LOADING, "draft", 3.0), PartTime(Phase.LOADING, "weights", 9.0)]
+def test_a_part_that_comes_twice_is_two_parts(history: OperationHistory) -> None:
+    parts = [*took(190.0), PhaseDuration(Phase.LOADING, "draft", 3.0), PhaseDuration(Phase.LOADING, "weights", 9.0)]
     start(history, parts)
     assert history.expected("qwen36", "h", "spark1", "k").parts == tuple(parts)
 
 
-def test_a_start_that_was_joined_tells_nothing_of_how_long_it_takes(history: History) -> None:
-    history.remember_start("qwen36", "h", "spark1", 3.0, kind="k", has_joined=True)
-    assert history.expected("qwen36", "h", "spark1", "k") == Expectation()
+def test_a_start_that_was_joined_tells_nothing_of_how_long_it_takes(history: OperationHistory) -> None:
+    history.record_start("qwen36", "h", "spark1", 3.0, kind="k", has_joined=True)
+    assert history.expected("qwen36", "h", "spark1", "k") == ExpectedDurations()
     assert history.recent_profiles(1) == ("qwen36",)
 
 
@@ -266,26 +272,26 @@ DAMAGED = ['"parts"', "{}", '[["loading", "weights"]]', '[["dancing", null, 3]]'
 
 
 @pytest.mark.parametrize("parts", DAMAGED)
-def test_damaged_parts_cost_themselves_and_files_of_before_are_read(history: History, parts: str) -> None:
+def test_damaged_parts_cost_themselves_and_files_of_before_are_read(history: OperationHistory, parts: str) -> None:
     start(history, took(100.0))
     before = '{"ts": 1, "profile": "qwen36", "hash": "h", "node": "spark1", "seconds": 300.0}'
     with (history.directory / "starts.jsonl").open("a") as file:
         file.write(f'{before}\n{before[:-1]}, "kind": "k", "parts": {parts}}}\n{{"half')
-    assert history.expected("qwen36", "h", "spark1", "k") == Expectation(300.0, tuple(took(100.0)))
+    assert history.expected("qwen36", "h", "spark1", "k") == ExpectedDurations(300.0, tuple(took(100.0)))
     start(history, took(101.0))
     assert history.expected("qwen36", "h", "spark1", "k").parts == tuple(took(100.5)), "only the half line is lost"
 
 
 @given(st.binary(max_size=300))
 def test_whatever_lies_there_is_no_reason_to_fail(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
-    history = History(tmp_path_factory.mktemp("state"))
+    history = OperationHistory(tmp_path_factory.mktemp("state"))
     (history.directory / "starts.jsonl").write_bytes(data)
     history.expected("qwen36", "h", "spark1", "k")
     start(history, took(100.0))
     assert history.expected("qwen36", "h", "spark1", "k").parts == tuple(took(100.0))
 
 
-def test_two_at_once_lose_nothing_of_each_other(history: History) -> None:
+def test_two_at_once_lose_nothing_of_each_other(history: OperationHistory) -> None:
     start(history, took(1.0))
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda at: start(history, took(float(at)), digest=f"d{at}"), range(200)))
@@ -295,22 +301,26 @@ def test_two_at_once_lose_nothing_of_each_other(history: History) -> None:
 # a start that was left, and finished by somebody else
 
 
-def test_a_start_that_was_left_is_known_as_soon_as_the_switch_that_began_it_is_finished(history: History) -> None:
+def test_a_start_that_was_left_is_known_as_soon_as_the_switch_that_began_it_is_finished(
+    history: OperationHistory,
+) -> None:
     clock, nodes = SystemClock(), [NodeName("spark1"), NodeName("spark2")]
-    left = history.begin(Kind.SWITCH, clock, "milo", nodes, profile="qwen36", instance="qwen36")
-    start = history.begin(Kind.START, clock, "milo", nodes[:1], left, profile="qwen36", instance="qwen36")
-    start.know()
-    start.end("interrupted", 130, why="qwen36 is still starting on spark1, without us.")
-    left.end("interrupted", 130, why="the switch to qwen36 is left at step 4 of 6 (starting)")
+    left = history.begin_operation(OperationKind.SWITCH, clock, "milo", nodes, profile="qwen36", instance="qwen36")
+    start = history.begin_operation(
+        OperationKind.START, clock, "milo", nodes[:1], left, profile="qwen36", instance="qwen36"
+    )
+    start.record_facts()
+    start.record_end("interrupted", 130, why="qwen36 is still starting on spark1, without us.")
+    left.record_end("interrupted", 130, why="the switch to qwen36 is left at step 4 of 6 (starting)")
     assert history.last_starts() == ()
-    again = history.begin(Kind.SWITCH, clock, "milo", nodes, profile="qwen36", instance="qwen36")
-    again.end("ready", 0)
-    history.settle(left.key, "finished by sparkctl resume: qwen36 serves on spark1", clock.now())
+    again = history.begin_operation(OperationKind.SWITCH, clock, "milo", nodes, profile="qwen36", instance="qwen36")
+    again.record_end("ready", 0)
+    history.close_operation(left.key, "finished by sparkctl resume: qwen36 serves on spark1", clock.unix_time())
     (one,) = history.last_starts()
     assert (one.profile, one.node, one.seconds, one.failed) == ("qwen36", "spark1", None, None)
-    (told,) = [each for each in history.operations() if each.kind is Kind.START]
+    (told,) = [each for each in history.operations() if each.kind is OperationKind.START]
     assert (told.outcome, told.why) == ("interrupted", "finished by sparkctl resume: qwen36 serves on spark1")
-    history.remember_start("qwen36", "h", "spark2", 415.0)
+    history.record_start("qwen36", "h", "spark2", 415.0)
     (one,) = history.last_starts()
     assert (one.node, one.seconds) == ("spark2", 415.0), "a later start counts"
 
@@ -324,7 +334,7 @@ class Wound:
     def __init__(self, shows: float) -> None:
         self.shows = shows
 
-    def now(self) -> float:
+    def unix_time(self) -> float:
         return self.shows
 
     def monotonic(self) -> float:
@@ -338,7 +348,7 @@ def set_clock(monkeypatch: pytest.MonkeyPatch, shows: float) -> None:
     monkeypatch.setattr("sparkctl.core.log_files.time.time", lambda: shows)
 
 
-def log_of(history: History, container: str, written: float) -> Path:
+def log_of(history: OperationHistory, container: str, written: float) -> Path:
     writer = history.log_writer("qwen36", "spark1", container * 12, ())
     writer.write(lines(1))
     writer.close(True)
@@ -347,7 +357,7 @@ def log_of(history: History, container: str, written: float) -> Path:
 
 
 def test_the_newest_log_is_the_last_one_also_where_the_clock_was_set_back(
-    history: History, monkeypatch: pytest.MonkeyPatch
+    history: OperationHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_795_000_000.0
     paths = []
@@ -358,7 +368,9 @@ def test_the_newest_log_is_the_last_one_also_where_the_clock_was_set_back(
     assert sorted(paths) == paths, "names are in the order in which the logs were begun"
 
 
-def test_logs_of_two_nodes_are_told_apart_by_their_times(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_of_two_nodes_are_told_apart_by_their_times(
+    history: OperationHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = 1_795_000_000.0
     set_clock(monkeypatch, now)
     first = log_of(history, "a", now + 500)
@@ -368,7 +380,7 @@ def test_logs_of_two_nodes_are_told_apart_by_their_times(history: History, monke
     assert [log.path for log in history.saved_logs("qwen36")] == [first, other.path]
 
 
-def test_what_is_pruned_is_what_was_begun_first(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_pruned_is_what_was_begun_first(history: OperationHistory, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_795_000_000.0
     for number in range(25):
         set_clock(monkeypatch, now - 3600.0 * number)
@@ -378,27 +390,29 @@ def test_what_is_pruned_is_what_was_begun_first(history: History, monkeypatch: p
     assert sorted(left) == [f"{number:012d}" for number in range(5, 25)]
 
 
-def test_a_switch_that_came_later_is_the_last_start_whatever_the_clock_says(history: History) -> None:
+def test_a_switch_that_came_later_is_the_last_start_whatever_the_clock_says(history: OperationHistory) -> None:
     clock, node = Wound(5000.0), [NodeName("spark1")]
-    history.remember_start("qwen36", "h", "spark2", 415.0, when=5000.0)
+    history.record_start("qwen36", "h", "spark2", 415.0, when=5000.0)
     clock.shows = 1000.0  # set back
-    left = history.begin(Kind.SWITCH, clock, "milo", node, profile="qwen36", instance="qwen36")
-    left.end("ready", 0)
+    left = history.begin_operation(OperationKind.SWITCH, clock, "milo", node, profile="qwen36", instance="qwen36")
+    left.record_end("ready", 0)
     (one,) = history.last_starts()
     assert (one.node, one.when) == ("spark1", 1000.0)
     clock.shows = 400.0
-    again = history.begin(Kind.SWITCH, clock, "milo", [NodeName("spark3")], profile="qwen36", instance="qwen36")
-    again.end("ready", 0)
+    again = history.begin_operation(
+        OperationKind.SWITCH, clock, "milo", [NodeName("spark3")], profile="qwen36", instance="qwen36"
+    )
+    again.record_end("ready", 0)
     (one,) = history.last_starts()
     assert one.node == "spark3"
     assert [each.nodes[0] for each in history.operations(most=1)] == ["spark3"]
 
 
-def test_failures_are_in_the_order_in_which_they_came(history: History) -> None:
+def test_failures_are_in_the_order_in_which_they_came(history: OperationHistory) -> None:
     fail(history, 900.0, "crashed", "a" * 64)
     fail(history, 300.0, "guard-stopped", "b" * 64)
     assert [how for _, how in history.failures_since_ready("qwen36", "spark1", 0.0)] == ["crashed", "guard-stopped"]
 
 
 def test_an_instance_of_any_length_has_no_saved_logs_and_is_no_defect(tmp_path: Path) -> None:
-    assert History(tmp_path).saved_logs("a" * 5000, ["milo@" + "b" * 5000]) == []
+    assert OperationHistory(tmp_path).saved_logs("a" * 5000, ["milo@" + "b" * 5000]) == []

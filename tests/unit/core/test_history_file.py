@@ -16,28 +16,30 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparkctl.core.clock import SystemClock
-from sparkctl.core.history import History
-from sparkctl.core.history_entry import Entry
+from sparkctl.core.history import OperationHistory
+from sparkctl.core.history_entry import OperationRecorder
 from sparkctl.core.history_file import SCHEMA, VERSION
-from sparkctl.model.history import Kind, Operation, Share
+from sparkctl.model.history import NodeResult, OperationKind, OperationRecord
 from sparkctl.model.node import NodeName
-from sparkctl.model.verdict import Cause, Edit, Evidence, Verdict
+from sparkctl.model.verdict import Evidence, FailureCause, FieldChange, Verdict
 from tests.unit.core.test_history import full_disk
 
 SPARK1 = NodeName("spark1")
 ID = "0123456789ab" + "c" * 52
 
 
-def begun(history: History, profile: str = "qwen36", **facts: object) -> Entry:
-    entry = history.begin(Kind.START, SystemClock(), "milo@desk", [SPARK1], profile=profile, instance=profile, **facts)
-    entry.know()
+def begun(history: OperationHistory, profile: str = "qwen36", **facts: object) -> OperationRecorder:
+    entry = history.begin_operation(
+        OperationKind.START, SystemClock(), "milo@desk", [SPARK1], profile=profile, instance=profile, **facts
+    )
+    entry.record_facts()
     return entry
 
 
-def done(history: History, profile: str = "qwen36", seconds: float = 300.0) -> None:
+def done(history: OperationHistory, profile: str = "qwen36", seconds: float = 300.0) -> None:
     entry = begun(history, profile, hash="h")
-    entry.note(Share(SPARK1, profile, seconds=seconds))
-    entry.end("ready", 0, seconds=seconds)
+    entry.record_node_result(NodeResult(SPARK1, profile, seconds=seconds))
+    entry.record_end("ready", 0, seconds=seconds)
 
 
 @contextmanager
@@ -49,37 +51,37 @@ def locked(path: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> History:
-    return History(tmp_path / "state")
+def history(tmp_path: Path) -> OperationHistory:
+    return OperationHistory(tmp_path / "state")
 
 
-def test_a_row_is_there_from_the_beginning_and_says_what_is_known_by_then(history: History) -> None:
+def test_a_row_is_there_from_the_beginning_and_says_what_is_known_by_then(history: OperationHistory) -> None:
     entry = begun(history)
-    (one,) = History(history.directory).operations()
+    (one,) = OperationHistory(history.directory).operations()
     assert (one.outcome, one.is_running, one.profile, one.nodes) == (None, True, "qwen36", ("spark1",))
-    entry.note(Share(SPARK1, "qwen36", container=ID, available_before=5))
-    entry.note(Share(SPARK1, "qwen36", peak=7))
-    entry.end("failed", 1, why="it did not")
-    entry.end("ready", 0)
+    entry.record_node_result(NodeResult(SPARK1, "qwen36", container=ID, available_before=5))
+    entry.record_node_result(NodeResult(SPARK1, "qwen36", peak=7))
+    entry.record_end("failed", 1, why="it did not")
+    entry.record_end("ready", 0)
     (one,) = history.operations()
     assert (one.id, one.outcome, one.exit_code, one.why, one.is_running) == (1, "failed", 1, "it did not", False)
-    assert one.shares == (Share(SPARK1, "qwen36", container=ID, available_before=5, peak=7),)
-    assert history.word() is None
+    assert one.shares == (NodeResult(SPARK1, "qwen36", container=ID, available_before=5, peak=7),)
+    assert history.take_warning() is None
 
 
-def test_numbers_count_operations_and_a_row_in_which_nothing_was_done_goes(history: History) -> None:
+def test_numbers_count_operations_and_a_row_in_which_nothing_was_done_goes(history: OperationHistory) -> None:
     for _ in range(3):
         done(history)
     entry = begun(history)
-    entry.drop()
-    entry.end("ready", 0)
+    entry.delete_row()
+    entry.record_end("ready", 0)
     assert [one.id for one in history.operations()] == [3, 2, 1]
 
 
-def test_of_a_process_that_was_killed_nobody_knows_how_it_ended(history: History) -> None:
+def test_of_a_process_that_was_killed_nobody_knows_how_it_ended(history: OperationHistory) -> None:
     program = (
         "import os, sys, signal; from pathlib import Path; from sparkctl.core.clock import SystemClock\n"
-        "from sparkctl.core.history import History; from sparkctl.model.history import Kind\n"
+        "from sparkctl.core.history import OperationHistory; from sparkctl.model.history import OperationKind\n"
         "entry = History(Path(sys.argv[1])).begin(Kind.START, SystemClock(), 'milo@desk', ['spark1'], profile='qwen36')\n"
         "entry.know(); os.kill(os.getpid(), signal.SIGKILL)"
     )
@@ -90,30 +92,30 @@ def test_of_a_process_that_was_killed_nobody_knows_how_it_ended(history: History
     assert [each.id for each in history.operations(failed=True)] == [one.id]
 
 
-def test_a_locked_file_costs_the_row_a_second_at_most_and_one_sentence(history: History) -> None:
+def test_a_locked_file_costs_the_row_a_second_at_most_and_one_sentence(history: OperationHistory) -> None:
     done(history)
     with locked(history.directory / "history.db"):
         began = time.monotonic()
         entry = begun(history)
         for step in range(20):
-            entry.know(why=str(step))
+            entry.record_facts(why=str(step))
         assert time.monotonic() - began < 2.0
         assert history.expected("qwen36", "h", "spark1").seconds == 300.0, "whoever reads waits for nobody"
-        word = history.word()
+        word = history.take_warning()
         assert word is not None
         assert "locked" in word
-        assert history.word() is None
-    entry.end("ready", 0)
+        assert history.take_warning() is None
+    entry.record_end("ready", 0)
     assert [one.outcome for one in history.operations()] == ["ready", "ready"], "the next word brings the whole row"
 
 
-def test_a_direct_word_into_a_locked_file_says_so(history: History) -> None:
+def test_a_direct_word_into_a_locked_file_says_so(history: OperationHistory) -> None:
     done(history)
     with locked(history.directory / "history.db"), pytest.raises(OSError, match="locked"):
-        history.remember_start("qwen36", "h", "spark1", 1.0)
+        history.record_start("qwen36", "h", "spark1", 1.0)
 
 
-def test_a_damaged_file_is_set_aside_whole_and_the_history_begins_anew(history: History) -> None:
+def test_a_damaged_file_is_set_aside_whole_and_the_history_begins_anew(history: OperationHistory) -> None:
     path = history.directory / "history.db"
     history.directory.mkdir()
     path.write_bytes(b"this is no database" * 500)
@@ -121,15 +123,15 @@ def test_a_damaged_file_is_set_aside_whole_and_the_history_begins_anew(history: 
     assert [one.outcome for one in history.operations()] == ["ready"]
     (aside,) = history.directory.glob("history.db.damaged-*")
     assert aside.read_bytes() == b"this is no database" * 500
-    word = history.word()
+    word = history.take_warning()
     assert word is not None
     assert aside.name in word
 
 
-def test_a_file_that_was_torn_in_the_middle_is_set_aside_too(history: History) -> None:
+def test_a_file_that_was_torn_in_the_middle_is_set_aside_too(history: OperationHistory) -> None:
     for number in range(15):
         entry = begun(history, text="words " * 700)
-        entry.end("ready", 0, why=str(number))
+        entry.record_end("ready", 0, why=str(number))
     path = history.directory / "history.db"
     with path.open("r+b") as file:
         file.seek(4096)
@@ -145,7 +147,7 @@ def test_a_file_that_was_torn_in_the_middle_is_set_aside_too(history: History) -
 def test_whatever_bytes_lie_there_work_goes_on(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, place: int
 ) -> None:
-    history = History(tmp_path_factory.mktemp("state"))
+    history = OperationHistory(tmp_path_factory.mktemp("state"))
     done(history)
     path = history.directory / "history.db"
     with path.open("r+b") as file:
@@ -157,7 +159,7 @@ def test_whatever_bytes_lie_there_work_goes_on(
     history.last_starts()
 
 
-def test_another_program_s_database_is_left_alone(history: History) -> None:
+def test_another_program_s_database_is_left_alone(history: OperationHistory) -> None:
     history.directory.mkdir()
     path = history.directory / "history.db"
     with closing(sqlite3.connect(path)) as other:
@@ -168,13 +170,13 @@ def test_another_program_s_database_is_left_alone(history: History) -> None:
     assert path.read_bytes() == before
     assert history.operations() == ()
     assert history.is_unreadable
-    word = history.word()
+    word = history.take_warning()
     assert word is not None
     assert "belongs to another program" in word
-    assert history.word() is None
+    assert history.take_warning() is None
 
 
-def test_a_newer_sparkctl_s_file_is_read_and_not_written(history: History) -> None:
+def test_a_newer_sparkctl_s_file_is_read_and_not_written(history: OperationHistory) -> None:
     done(history)
     with closing(sqlite3.connect(history.directory / "history.db")) as newer:
         newer.execute("ALTER TABLE operations ADD COLUMN colour TEXT")
@@ -183,58 +185,58 @@ def test_a_newer_sparkctl_s_file_is_read_and_not_written(history: History) -> No
     done(history)
     assert len(history.operations()) == 1
     assert history.expected("qwen36", "h", "spark1").seconds == 300.0
-    word = history.word()
+    word = history.take_warning()
     assert word is not None
     assert "newer sparkctl" in word
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="nothing is read-only for root")
-def test_a_read_only_file_costs_the_row_alone(history: History) -> None:
+def test_a_read_only_file_costs_the_row_alone(history: OperationHistory) -> None:
     done(history)
     (history.directory / "history.db").chmod(0o400)
     done(history)
     assert len(history.operations()) == 1
-    assert history.word() is not None
+    assert history.take_warning() is not None
 
 
 def test_a_directory_that_cannot_be_made_costs_the_row_alone(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file where the directory would be")
-    history = History(tmp_path / "state")
+    history = OperationHistory(tmp_path / "state")
     done(history)
     assert history.operations() == ()
-    assert history.word() is not None
+    assert history.take_warning() is not None
 
 
-def test_a_full_disk_costs_the_row_alone_and_damages_nothing(history: History) -> None:
+def test_a_full_disk_costs_the_row_alone_and_damages_nothing(history: OperationHistory) -> None:
     done(history)
     with full_disk(1000):
         done(history)
-    assert history.word() is not None
+    assert history.take_warning() is not None
     assert [one.outcome for one in history.operations()] == ["ready"]
     done(history)
     assert len(history.operations()) == 2
     assert not list(history.directory.glob("*.damaged*"))
 
 
-def test_a_file_that_is_deleted_meanwhile_is_begun_anew(history: History) -> None:
+def test_a_file_that_is_deleted_meanwhile_is_begun_anew(history: OperationHistory) -> None:
     entry = begun(history)
     (history.directory / "history.db").unlink()
-    entry.end("ready", 0)
+    entry.record_end("ready", 0)
     assert [one.outcome for one in history.operations()] == ["ready"]
 
 
-def test_it_is_for_the_operator_alone(history: History) -> None:
+def test_it_is_for_the_operator_alone(history: OperationHistory) -> None:
     entry = begun(history)
     assert {file.stat().st_mode & 0o777 for file in history.directory.iterdir()} == {0o600}
     assert {"history.db", "history.db-wal"} <= {file.name for file in history.directory.iterdir()}
-    entry.end("ready", 0)
+    entry.record_end("ready", 0)
     assert [file.name for file in history.directory.iterdir()] == ["history.db"]
 
 
-def test_two_processes_at_once_lose_nothing_of_each_other(history: History) -> None:
+def test_two_processes_at_once_lose_nothing_of_each_other(history: OperationHistory) -> None:
     program = (
         "import sys; from pathlib import Path; from sparkctl.core.clock import SystemClock\n"
-        "from sparkctl.core.history import History; from sparkctl.model.history import Kind, Share\n"
+        "from sparkctl.core.history import OperationHistory; from sparkctl.model.history import OperationKind, NodeResult\n"
         "history = History(Path(sys.argv[1]))\n"
         "for number in range(20):\n"
         "    entry = history.begin(Kind.START, SystemClock(), sys.argv[2], ['spark1'], profile=sys.argv[2])\n"
@@ -263,11 +265,11 @@ OLD = (
 )
 
 
-def test_an_earlier_file_is_taken_over_once_and_kept(history: History) -> None:
+def test_an_earlier_file_is_taken_over_once_and_kept(history: OperationHistory) -> None:
     history.directory.mkdir()
     (history.directory / "starts.jsonl").write_text(OLD)
     assert history.expected("qwen36", "h", "spark1").seconds == 300.0
-    seen = history.seen("h", "spark1")
+    seen = history.get_measured_peak("h", "spark1")
     assert seen is not None
     assert (seen.peak, seen.estimated) == (5000, 4000)
     assert history.failed_for("h", "bad-flag")
@@ -276,7 +278,7 @@ def test_an_earlier_file_is_taken_over_once_and_kept(history: History) -> None:
     assert not (history.directory / "starts.jsonl").exists()
 
 
-def test_the_same_file_again_adds_nothing_and_one_of_an_old_sparkctl_run_since_does(history: History) -> None:
+def test_the_same_file_again_adds_nothing_and_one_of_an_old_sparkctl_run_since_does(history: OperationHistory) -> None:
     history.directory.mkdir()
     (history.directory / "starts.jsonl").write_text(OLD)
     assert len(history.operations()) == 2
@@ -287,11 +289,11 @@ def test_the_same_file_again_adds_nothing_and_one_of_an_old_sparkctl_run_since_d
     assert len(list(history.directory.glob("starts.jsonl.migrated*"))) == 3
 
 
-def test_two_processes_take_it_over_together_once(history: History) -> None:
+def test_two_processes_take_it_over_together_once(history: OperationHistory) -> None:
     history.directory.mkdir()
     (history.directory / "starts.jsonl").write_text(OLD)
     program = (
-        "import sys; from pathlib import Path; from sparkctl.core.history import History\n"
+        "import sys; from pathlib import Path; from sparkctl.core.history import OperationHistory\n"
         "History(Path(sys.argv[1])).last_starts()"
     )
     both = [subprocess.Popen([sys.executable, "-c", program, str(history.directory)]) for _ in range(2)]
@@ -302,11 +304,11 @@ def test_two_processes_take_it_over_together_once(history: History) -> None:
 # failures that come to be known later
 
 
-def test_what_the_guard_did_to_a_start_that_nobody_watched_is_added_to_its_row(history: History) -> None:
+def test_what_the_guard_did_to_a_start_that_nobody_watched_is_added_to_its_row(history: OperationHistory) -> None:
     entry = begun(history)
-    entry.note(Share(SPARK1, "qwen36", container=ID))
-    entry.end("detached", 0)
-    history.remember_failure("qwen36", "", "spark1", "guard-stopped", ID, 500.0)
+    entry.record_node_result(NodeResult(SPARK1, "qwen36", container=ID))
+    entry.record_end("detached", 0)
+    history.record_failure("qwen36", "", "spark1", "guard-stopped", ID, 500.0)
     (one,) = history.operations()
     assert one.shares[0].cause == "guard-stopped"
     assert history.failures_since_ready("qwen36", "spark1", 0.0) == ((500.0, "guard-stopped"),)
@@ -318,18 +320,18 @@ CANARY = "sesame-4711-canary"
 OTHER = "another-0815-canary"
 
 
-def test_no_secret_gets_into_the_file(history: History) -> None:
+def test_no_secret_gets_into_the_file(history: OperationHistory) -> None:
     entry = begun(
         history, text=f"env:\n  HF_TOKEN: {CANARY}\n", command=f"sparkctl up qwen36 --set env.API_KEY={CANARY}"
     )
-    entry.hide({OTHER})
+    entry.redact_values({OTHER})
     verdict = Verdict(
-        Cause.CRASHED, f"it said {OTHER}", (Evidence(f"api_key='{CANARY}' {OTHER}", "log", 3),), f"use {OTHER}",
-        edit=Edit("env.PLAIN", OTHER, OTHER), contributing=(Verdict(Cause.EXITED, OTHER, (), OTHER),),
+        FailureCause.CRASHED, f"it said {OTHER}", (Evidence(f"api_key='{CANARY}' {OTHER}", "log", 3),), f"use {OTHER}",
+        edit=FieldChange("env.PLAIN", OTHER, OTHER), contributing=(Verdict(FailureCause.EXITED, OTHER, (), OTHER),),
     )  # fmt: skip
-    entry.note(Share(SPARK1, "qwen36", receipt=f"token {OTHER}", log=f"/logs/{OTHER}"))
+    entry.record_node_result(NodeResult(SPARK1, "qwen36", receipt=f"token {OTHER}", log=f"/logs/{OTHER}"))
     written = b"".join(file.read_bytes() for file in history.directory.iterdir())
-    entry.end("failed", 1, why=f"{OTHER} was refused", hint=f"--api-key {CANARY}", verdict=verdict)
+    entry.record_end("failed", 1, why=f"{OTHER} was refused", hint=f"--api-key {CANARY}", verdict=verdict)
     written += b"".join(file.read_bytes() for file in history.directory.iterdir())
     assert b"qwen36" in written
     assert CANARY.encode() not in written
@@ -342,12 +344,12 @@ def test_no_secret_gets_into_the_file(history: History) -> None:
 # what is asked of it
 
 
-def test_the_list_is_of_a_profile_of_a_node_of_failures(history: History) -> None:
+def test_the_list_is_of_a_profile_of_a_node_of_failures(history: OperationHistory) -> None:
     done(history, "qwen36")
     done(history, "orpheus")
-    entry = history.begin(Kind.STOP, SystemClock(), "milo@desk", [NodeName("spark2")])
-    entry.note(Share(NodeName("spark2"), "orpheus", freed=5))
-    entry.end("unhealthy", 5)
+    entry = history.begin_operation(OperationKind.STOP, SystemClock(), "milo@desk", [NodeName("spark2")])
+    entry.record_node_result(NodeResult(NodeName("spark2"), "orpheus", freed=5))
+    entry.record_end("unhealthy", 5)
     assert [one.id for one in history.operations("qwen36")] == [1]
     assert [one.id for one in history.operations("orpheus")] == [3, 2]
     assert [one.id for one in history.operations(node="spark2")] == [3]
@@ -357,28 +359,33 @@ def test_the_list_is_of_a_profile_of_a_node_of_failures(history: History) -> Non
     assert history.operation(4) is None
 
 
-def test_a_part_of_a_switch_knows_whose_part_it_is(history: History) -> None:
-    whole = history.begin(Kind.SWITCH, SystemClock(), "milo@desk", [SPARK1], profile="qwen36")
-    whole.know()
-    part = history.begin(Kind.START, SystemClock(), "milo@desk", [SPARK1], whole, profile="qwen36")
-    part.end("ready", 0)
-    whole.end("done", 0)
+def test_a_part_of_a_switch_knows_whose_part_it_is(history: OperationHistory) -> None:
+    whole = history.begin_operation(OperationKind.SWITCH, SystemClock(), "milo@desk", [SPARK1], profile="qwen36")
+    whole.record_facts()
+    part = history.begin_operation(OperationKind.START, SystemClock(), "milo@desk", [SPARK1], whole, profile="qwen36")
+    part.record_end("ready", 0)
+    whole.record_end("done", 0)
     assert [(one.id, one.parent) for one in history.operations()] == [(2, 1), (1, None)]
 
 
-def test_the_last_start_that_worked_is_of_the_same_nodes_if_there_was_one(history: History) -> None:
-    def start(nodes: list[str], outcome: str) -> Operation:
-        entry = history.begin(
-            Kind.START, SystemClock(), "me", [NodeName(one) for one in nodes], profile="qwen36", instance="qwen36"
+def test_the_last_start_that_worked_is_of_the_same_nodes_if_there_was_one(history: OperationHistory) -> None:
+    def start(nodes: list[str], outcome: str) -> OperationRecord:
+        entry = history.begin_operation(
+            OperationKind.START,
+            SystemClock(),
+            "me",
+            [NodeName(one) for one in nodes],
+            profile="qwen36",
+            instance="qwen36",
         )
-        entry.end(outcome, 0)
+        entry.record_end(outcome, 0)
         return history.operations(most=1)[0]
 
     first, second = start(["spark1"], "ready"), start(["spark2"], "ready")
     start(["spark1"], "refused")
-    assert history.worked_before(start(["spark1"], "failed")) == first
-    assert history.worked_before(second) == first
-    assert history.worked_before(first) is None
+    assert history.find_last_good_start(start(["spark1"], "failed")) == first
+    assert history.find_last_good_start(second) == first
+    assert history.find_last_good_start(first) is None
 
 
 @given(st.lists(st.floats(0.1, 5000.0), min_size=1, max_size=12))
@@ -388,14 +395,14 @@ def test_a_start_is_expected_to_take_the_median_of_the_last_five(
 ) -> None:
     from statistics import median
 
-    history = History(tmp_path_factory.mktemp("state"))
+    history = OperationHistory(tmp_path_factory.mktemp("state"))
     for seconds in took:
         done(history, seconds=seconds)
     expected = history.expected("qwen36", "h", "spark1").seconds
     assert expected == pytest.approx(median(took[-5:]))
 
 
-def test_only_so_many_are_kept(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_are_kept(history: OperationHistory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sparkctl.core.history_tables._KEPT", 5)
     for number in range(12):
         done(history, seconds=float(number))
@@ -403,18 +410,18 @@ def test_only_so_many_are_kept(history: History, monkeypatch: pytest.MonkeyPatch
     assert history.expected("qwen36", "h", "spark1").seconds == 9.0
 
 
-def test_what_was_seen_of_an_engine_is_kept_with_its_start(history: History) -> None:
+def test_what_was_seen_of_an_engine_is_kept_with_its_start(history: OperationHistory) -> None:
     entry = begun(history)
-    entry.note(Share(SPARK1, "qwen36", container=ID))
-    entry.end("ready", 0)
-    history.saw(ID, 3.1, None)
-    history.saw(ID, None, 22.5)
+    entry.record_node_result(NodeResult(SPARK1, "qwen36", container=ID))
+    entry.record_end("ready", 0)
+    history.record_engine_figures(ID, 3.1, None)
+    history.record_engine_figures(ID, None, 22.5)
     (one,) = history.operations()
     assert (one.shares[0].accept_length, one.shares[0].tokens_per_second) == (3.1, 22.5)
 
 
 def test_a_file_of_an_older_sparkctl_is_brought_up_with_all_that_is_in_it(
-    history: History, monkeypatch: pytest.MonkeyPatch
+    history: OperationHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done(history)
     newer = (*SCHEMA, "ALTER TABLE operations ADD COLUMN colour TEXT; CREATE INDEX colours ON operations (colour)")
@@ -427,27 +434,31 @@ def test_a_file_of_an_older_sparkctl_is_brought_up_with_all_that_is_in_it(
         assert file.execute("SELECT count(colour), count(*) FROM operations").fetchone() == (0, 2)
 
 
-def test_a_step_up_that_fails_leaves_the_file_as_it_was(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_up_that_fails_leaves_the_file_as_it_was(
+    history: OperationHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done(history)
     with monkeypatch.context() as patched:
         patched.setattr("sparkctl.core.history_file.SCHEMA", (*SCHEMA, "CREATE TABLE half (a); CREATE TABLE half (a)"))
         patched.setattr("sparkctl.core.history_file.VERSION", VERSION + 1)
         done(history)
-        assert history.word() is not None
+        assert history.take_warning() is not None
     assert [one.outcome for one in history.operations()] == ["ready"]
     done(history)
     assert len(history.operations()) == 2
 
 
 def test_of_a_model_over_two_sparks_the_head_stands_for_the_start_and_any_rank_for_its_failure(
-    history: History,
+    history: OperationHistory,
 ) -> None:
     both = [SPARK1, NodeName("spark2")]
     for seconds in (400.0, None):
-        entry = history.begin(Kind.START, SystemClock(), "milo", both, profile="minimax", instance="minimax", hash="m")
+        entry = history.begin_operation(
+            OperationKind.START, SystemClock(), "milo", both, profile="minimax", instance="minimax", hash="m"
+        )
         for node in both:
-            entry.note(
-                Share(
+            entry.record_node_result(
+                NodeResult(
                     node,
                     "minimax",
                     container=f"{node}-{seconds}",
@@ -455,11 +466,11 @@ def test_of_a_model_over_two_sparks_the_head_stands_for_the_start_and_any_rank_f
                 )
             )
         if seconds is None:
-            entry.note(Share(both[1], "minimax", cause="worker-lost"))
+            entry.record_node_result(NodeResult(both[1], "minimax", cause="worker-lost"))
         else:
             (one,) = history.last_starts()
             assert (one.node, one.seconds) == ("spark1", 400.0)
-        entry.end("ready" if seconds else "failed", 0 if seconds else 1)
+        entry.record_end("ready" if seconds else "failed", 0 if seconds else 1)
     assert [how for _, how in history.failures_since_ready("minimax", "spark1", 0.0)] == ["worker-lost"]
     assert [how for _, how in history.failures_since_ready("minimax", "spark2", 0.0)] == ["worker-lost"]
     assert history.failures_since_ready("minimax", "spark3", 0.0) == ()

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.in_order import in_order
+from sparkctl.core.in_order import merge_by_time
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import NodeName
 
@@ -32,7 +32,7 @@ def merged(
 ) -> list[tuple[NodeName, list[str]]]:
     async def read() -> list[tuple[NodeName, list[str]]]:
         made = {name: batches(lines) for name, lines in sources.items()}
-        return [(name, [one.text for one in lines]) async for name, lines in in_order(made, ahead or {})]
+        return [(name, [one.text for one in lines]) async for name, lines in merge_by_time(made, ahead or {})]
 
     return asyncio.run(read())
 

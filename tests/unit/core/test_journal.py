@@ -10,26 +10,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.journal import decode, encode
+from sparkctl.core.journal import decode_switch_journal, encode_switch_journal
 from sparkctl.model.node import NodeName
-from sparkctl.model.switch import Journal, SwitchStep
+from sparkctl.model.switch import SwitchJournal, SwitchStep
 
-ONE = Journal(
+ONE = SwitchJournal(
     "0" * 32, "milo@laptop", 1e9, SwitchStep.RELEASING, "qwen36", ("qwen36", "--set", "port=1"), "feedfacecafe",
     (NodeName("spark1"),), ("big",), ((NodeName("spark1"), "a" * 64), (NodeName("spark2"), "b" * 64)), False, False, 90.0, True,
 )  # fmt: skip
 
 
 def test_it_comes_back_as_it_was_in_one_line() -> None:
-    assert decode(encode(ONE)) == ONE
-    assert "\n" not in encode(ONE)
+    assert decode_switch_journal(encode_switch_journal(ONE)) == ONE
+    assert "\n" not in encode_switch_journal(ONE)
     assert ONE.touched == ("spark1", "spark2")
 
 
 def test_one_written_before_it_told_of_keep_going_is_read_as_one_without() -> None:
-    said = json.loads(encode(ONE))
+    said = json.loads(encode_switch_journal(ONE))
     del said["keep_going"]
-    assert decode(json.dumps(said)) == replace(ONE, keep_going=False)
+    assert decode_switch_journal(json.dumps(said)) == replace(ONE, keep_going=False)
 
 
 @pytest.mark.parametrize(
@@ -42,16 +42,16 @@ def test_one_written_before_it_told_of_keep_going_is_read_as_one_without() -> No
 )  # fmt: skip
 def test_what_is_damaged_or_hostile_is_no_journal(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        decode(json.dumps({**json.loads(encode(ONE)), **wrong}))
+        decode_switch_journal(json.dumps({**json.loads(encode_switch_journal(ONE)), **wrong}))
 
 
 @given(st.text() | st.binary().map(lambda data: data.decode("latin-1")))
 def test_anything_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(ValueError):
-        decode(text)
+        decode_switch_journal(text)
 
 
-@given(st.integers(0, len(encode(ONE)) - 1))
+@given(st.integers(0, len(encode_switch_journal(ONE)) - 1))
 def test_half_a_journal_is_none(at: int) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        decode(encode(ONE)[:at])
+        decode_switch_journal(encode_switch_journal(ONE)[:at])

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from sparkctl.core.live import Store
-from sparkctl.core.store import NodeView
+from sparkctl.core.store import NodeStatusView
 from sparkctl.model import events
 from sparkctl.model.container import ContainerState
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory import Memory
+from sparkctl.model.memory import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import Sample
-from sparkctl.model.switch import Found, Journal, JournalView, SwitchStep
-from sparkctl.present.status_table import status_lines
+from sparkctl.model.switch import JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
+from sparkctl.present.status_table import format_status
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
 OLD, NEW = "ab" * 32, "cd" * 32
@@ -27,15 +27,15 @@ ENDED = InstanceView(
 COMES = replace(
     ENDED, state=ContainerState.RUNNING, phase=Phase.LOADING, container_id=NEW, status="Up", detail=None, rank=None
 )
-MEMORY = Memory(120, 100, 100, 0, 0, 0)
-NONE = JournalView(Found.NONE)
+MEMORY = MemoryReading(120, 100, 100, 0, 0, 0)
+NONE = SwitchJournalStatus(JournalPresence.NONE)
 
 
-def view(step: SwitchStep = SwitchStep.STARTING, *, is_held: bool = True) -> JournalView:
-    journal = Journal(
+def view(step: SwitchStep = SwitchStep.STARTING, *, is_held: bool = True) -> SwitchJournalStatus:
+    journal = SwitchJournal(
         "0" * 12, "milo@desk", 0.0, step, "qwen36", ("qwen36",), "h", (ONE,), ("minimax-m27",), ((TWO, OLD),)
     )
-    return JournalView(Found.READ, journal, is_held)
+    return SwitchJournalStatus(JournalPresence.READ, journal, is_held)
 
 
 def shown(*some: events.Event) -> list[tuple[str, Phase | None, bool]]:
@@ -93,9 +93,9 @@ def test_what_is_told_of_its_stop_and_of_a_new_one_with_its_name_counts() -> Non
 
 def test_status_says_what_it_is_kept_for_and_that_nothing_is_wrong_with_it() -> None:
     kept = replace(ENDED, phase=Phase.STOPPED, detail=None, is_kept=True)
-    node = NodeView(TWO, NodeState.OK, 0.0, memory=None, instances=(kept,), switch=view())
-    assert node.is_well
-    (line,) = [line for line in status_lines([node]) if "minimax-m27" in line]
+    node = NodeStatusView(TWO, NodeState.OK, 0.0, memory=None, instances=(kept,), switch=view())
+    assert node.is_healthy
+    (line,) = [line for line in format_status([node]) if "minimax-m27" in line]
     assert line.split("   ") == [
         "",
         " ○ minimax-m27",

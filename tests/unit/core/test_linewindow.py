@@ -4,46 +4,46 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.core.linewindow import LineWindow, prefer
-from sparkctl.model.metrics import Acceptance, Activity, Estimator, LineKind, Numbers, StatsLine
+from sparkctl.core.linewindow import StatsLineWindow, merge_meters
+from sparkctl.model.metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, StatsLine, StatsLineKind
 
 
-def after(*lines: tuple[float, StatsLine], at: float | None = None) -> Numbers:
-    window = LineWindow()
+def after(*lines: tuple[float, StatsLine], at: float | None = None) -> EngineMeter:
+    window = StatsLineWindow()
     for when, line in lines:
         window.add(when, line)
-    return window.numbers(lines[-1][0] if at is None else at)
+    return window.compute_meter(lines[-1][0] if at is None else at)
 
 
 def decode(rate: float, length: float | None = 1.75) -> StatsLine:
     share = None if length is None else (length - 1) / 3
-    return StatsLine(LineKind.DECODE, generation_rate=rate, running=1, accept_length=length, accept_rate=share)
+    return StatsLine(StatsLineKind.DECODE, generation_rate=rate, running=1, accept_length=length, accept_rate=share)
 
 
-PREFILL = StatsLine(LineKind.PREFILL, running=0, prompt_tokens=300, cached_tokens=100)
+PREFILL = StatsLine(StatsLineKind.PREFILL, running=0, prompt_tokens=300, cached_tokens=100)
 
 
 def engine(rate: float, running: float = 1, source: str = "000") -> StatsLine:
-    return StatsLine(LineKind.DECODE, source, generation_rate=rate, prompt_rate=5, running=running, every=10)
+    return StatsLine(StatsLineKind.DECODE, source, generation_rate=rate, prompt_rate=5, running=running, every=10)
 
 
 def drafts(accepted: float, drafted: float, length: float | None) -> StatsLine:
     rate = accepted / drafted if drafted else None
     return StatsLine(
-        LineKind.SPECULATION, accepted=accepted, drafted=drafted, accept_length=length, accept_rate=rate, every=10
+        StatsLineKind.SPECULATION, accepted=accepted, drafted=drafted, accept_length=length, accept_rate=rate, every=10
     )
 
 
 def test_no_line_says_nothing() -> None:
-    assert LineWindow().numbers(1000) == Numbers()
+    assert StatsLineWindow().compute_meter(1000) == EngineMeter()
 
 
 def test_sglang_decode_lines() -> None:
     seen = after((0, PREFILL), (6, decode(4.0)), (12, decode(12.7, 1.7)), (18, decode(12.6, 1.8)))
-    assert (seen.activity, seen.estimator, seen.generation_rate) == (Activity.DECODING, Estimator.LOG, 12.6)
+    assert (seen.activity, seen.estimator, seen.generation_rate) == (EngineActivity.DECODING, MeterSource.LOG, 12.6)
     assert seen.acceptance is not None
     assert seen.acceptance.length == pytest.approx(1.75), "the mean of the lines in the window"
-    assert seen.acceptance.estimator is Estimator.LOG
+    assert seen.acceptance.estimator is MeterSource.LOG
     assert seen.steps == pytest.approx(12.6 / 1.75)
 
 
@@ -51,7 +51,7 @@ def test_the_first_decode_line_after_an_idle_gap_is_dropped() -> None:
     steady = [(0.0, decode(12.7)), (6.0, decode(12.7))]
     assert after(*steady).generation_rate == 12.7
     again = [*steady, (300.0, PREFILL), (306.0, decode(0.3))]
-    assert (after(*again).activity, after(*again).generation_rate) == (Activity.DECODING, None)
+    assert (after(*again).activity, after(*again).generation_rate) == (EngineActivity.DECODING, None)
     assert after(*again, (312.0, decode(12.5))).generation_rate == 12.5
 
 
@@ -62,28 +62,29 @@ def test_lines_far_apart_with_no_request_between_are_believed() -> None:
 
 def test_a_prompt_is_being_read() -> None:
     seen = after((0, PREFILL), at=2)
-    assert (seen.activity, seen.prompt_rate, seen.generation_rate) == (Activity.PREFILL, 30, 0)
+    assert (seen.activity, seen.prompt_rate, seen.generation_rate) == (EngineActivity.PREFILL, 30, 0)
 
 
 def test_health_checks_are_no_work() -> None:
-    health = StatsLine(LineKind.HEALTH, running=0, prompt_tokens=1, cached_tokens=0)
+    health = StatsLine(StatsLineKind.HEALTH, running=0, prompt_tokens=1, cached_tokens=0)
     lines = [(float(at), health) for at in range(0, 60, 6)]
-    assert after(*lines).activity is Activity.IDLE
+    assert after(*lines).activity is EngineActivity.IDLE
     assert (
-        after((0, decode(12.7)), (6, decode(12.7)), *((12.0 + at, one) for at, one in lines)).activity is Activity.IDLE
+        after((0, decode(12.7)), (6, decode(12.7)), *((12.0 + at, one) for at, one in lines)).activity
+        is EngineActivity.IDLE
     )
 
 
 def test_silence_is_idleness_and_holds_nothing() -> None:
     lines = [(0.0, decode(12.7)), (6.0, decode(12.7)), (12.0, decode(12.7))]
-    assert after(*lines, at=20).activity is Activity.DECODING
+    assert after(*lines, at=20).activity is EngineActivity.DECODING
     seen = after(*lines, at=24)
-    assert (seen.activity, seen.generation_rate, seen.acceptance, seen.running) == (Activity.IDLE, 0, None, None)
+    assert (seen.activity, seen.generation_rate, seen.acceptance, seen.running) == (EngineActivity.IDLE, 0, None, None)
 
 
 def test_silence_after_a_prompt_of_an_engine_of_unknown_stride_is_not_yet_idle() -> None:
     assert after((0, PREFILL), at=15).activity is None
-    assert after((0, PREFILL), at=31).activity is Activity.IDLE
+    assert after((0, PREFILL), at=31).activity is EngineActivity.IDLE
 
 
 def test_vllm_lines_add_up_over_engines_and_drafts_weigh_by_number() -> None:
@@ -105,35 +106,35 @@ def test_vllm_lines_without_drafts_are_no_acceptance() -> None:
 
 
 def test_vllm_falls_silent_after_a_line_of_zeros() -> None:
-    assert after((0, engine(100)), at=14).activity is Activity.DECODING
-    assert after((0, engine(100)), at=16).activity is Activity.IDLE
-    zeros = StatsLine(LineKind.DECODE, "000", generation_rate=0, prompt_rate=0, running=0, every=10)
-    assert after((0, engine(100)), (10, zeros)).activity is Activity.IDLE
+    assert after((0, engine(100)), at=14).activity is EngineActivity.DECODING
+    assert after((0, engine(100)), at=16).activity is EngineActivity.IDLE
+    zeros = StatsLine(StatsLineKind.DECODE, "000", generation_rate=0, prompt_rate=0, running=0, every=10)
+    assert after((0, engine(100)), (10, zeros)).activity is EngineActivity.IDLE
 
 
 def test_llama_slots_add_up_until_each_ends() -> None:
-    first, second = (StatsLine(LineKind.DECODE, slot, generation_rate=4, running=1, every=3) for slot in "01")
-    ended = StatsLine(LineKind.REQUEST, "0", generation_rate=0, running=0)
+    first, second = (StatsLine(StatsLineKind.DECODE, slot, generation_rate=4, running=1, every=3) for slot in "01")
+    ended = StatsLine(StatsLineKind.REQUEST, "0", generation_rate=0, running=0)
     assert after((0, first), (1, second)).generation_rate == 8
     assert after((0, first), (1, second), (2, ended)).generation_rate == 4
-    assert after((0, first), (2, ended), at=3).activity is Activity.IDLE
+    assert after((0, first), (2, ended), at=3).activity is EngineActivity.IDLE
 
 
-COUNTED = Numbers(Activity.DECODING, 10, Estimator.COUNTERS, steps=7)
-SAID = Numbers(
-    Activity.DECODING,
+COUNTED = EngineMeter(EngineActivity.DECODING, 10, MeterSource.COUNTERS, steps=7)
+SAID = EngineMeter(
+    EngineActivity.DECODING,
     10,
-    Estimator.LOG,
+    MeterSource.LOG,
     generation_rate=12,
     steps=6,
-    acceptance=Acceptance(1.75, 0.25, None, Estimator.LOG),
+    acceptance=DraftAcceptance(1.75, 0.25, None, MeterSource.LOG),
 )
 
 
 def test_the_log_fills_what_the_counters_leave_open() -> None:
-    seen = prefer(COUNTED, SAID)
-    assert (seen.generation_rate, seen.estimator, seen.steps) == (12, Estimator.LOG, 7)
+    seen = merge_meters(COUNTED, SAID)
+    assert (seen.generation_rate, seen.estimator, seen.steps) == (12, MeterSource.LOG, 7)
     assert seen.acceptance == SAID.acceptance
-    assert prefer(Numbers(), SAID) == SAID
-    idle = Numbers(Activity.IDLE, 10, Estimator.COUNTERS, generation_rate=0)
-    assert prefer(idle, SAID) == idle, "the counters are of the moment, the log is of before"
+    assert merge_meters(EngineMeter(), SAID) == SAID
+    idle = EngineMeter(EngineActivity.IDLE, 10, MeterSource.COUNTERS, generation_rate=0)
+    assert merge_meters(idle, SAID) == idle, "the counters are of the moment, the log is of before"

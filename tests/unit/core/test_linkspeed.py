@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.core.linkspeed import Measured, can, judged, write_bandwidth
+from sparkctl.core.linkspeed import LaneMeasurement, get_lane_capacity, parse_ib_write_bw, rate_lane_speed
 from sparkctl.model.fabric import Lane
 from sparkctl.model.finding import Severity
 
@@ -20,15 +20,15 @@ WRITE = """\
 """
 
 
-def gbit(rate: float) -> Measured:
-    return Measured(rate * 1e9 / 8)
+def gbit(rate: float) -> LaneMeasurement:
+    return LaneMeasurement(rate * 1e9 / 8)
 
 
 def test_a_function_carries_half_of_what_it_says() -> None:
-    assert can((FAST,)) == 100.0
-    assert can((FAST, TWIN)) == 200.0
-    assert can((LAN,)) == 10.0
-    assert can((Lane("x", "a", "b"),)) is None
+    assert get_lane_capacity((FAST,)) == 100.0
+    assert get_lane_capacity((FAST, TWIN)) == 200.0
+    assert get_lane_capacity((LAN,)) == 10.0
+    assert get_lane_capacity((Lane("x", "a", "b"),)) is None
 
 
 @pytest.mark.parametrize(
@@ -41,21 +41,21 @@ def test_a_function_carries_half_of_what_it_says() -> None:
         (gbit(13.8), (SMALL,), Severity.WARNING, "its MTU is 1500", "mtu 9000"),
         (gbit(9.3), (LAN,), Severity.GOOD, "9.3 Gb/s by TCP, of 10 that it can carry: good", None),
         (gbit(2.0), (LAN,), Severity.WARNING, "far too little", "what else uses"),
-        (Measured(5e9, 9e-5, 92.6), (FAST,), Severity.GOOD, "92.6 Gb/s by RDMA, 40.0 by TCP, a byte there and back 0.09 ms", None),
-        (Measured(5e9, None, 24.0), (FAST,), Severity.WARNING, "24.0 Gb/s by RDMA", "reseat"),
-        (Measured(None), (FAST,), Severity.UNKNOWN, "could not be measured", None),
+        (LaneMeasurement(5e9, 9e-5, 92.6), (FAST,), Severity.GOOD, "92.6 Gb/s by RDMA, 40.0 by TCP, a byte there and back 0.09 ms", None),
+        (LaneMeasurement(5e9, None, 24.0), (FAST,), Severity.WARNING, "24.0 Gb/s by RDMA", "reseat"),
+        (LaneMeasurement(None), (FAST,), Severity.UNKNOWN, "could not be measured", None),
         (gbit(1.0), (Lane("x", "a", "b"),), Severity.NOTE, "does not say how fast", None),
     ],
 )  # fmt: skip
 def test_a_verdict(
-    measured: Measured, lanes: tuple[Lane, ...], severity: Severity, words: str, remedy: str | None
+    measured: LaneMeasurement, lanes: tuple[Lane, ...], severity: Severity, words: str, remedy: str | None
 ) -> None:
-    seen, said, todo = judged(measured, lanes)
+    seen, said, todo = rate_lane_speed(measured, lanes)
     assert seen is severity
     assert words in said
     assert (todo is None) if remedy is None else remedy in (todo or "")
 
 
 def test_what_ib_write_bw_prints() -> None:
-    assert write_bandwidth(WRITE) == 92.57
-    assert write_bandwidth("Couldn't connect to 192.168.200.2:18515\n") is None
+    assert parse_ib_write_bw(WRITE) == 92.57
+    assert parse_ib_write_bw("Couldn't connect to 192.168.200.2:18515\n") is None

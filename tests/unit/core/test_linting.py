@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from sparkctl.core import catalogues, linting
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.model.flags import Takes
-from sparkctl.model.lint import Level, Lint
+from sparkctl.model.flags import FlagArity
+from sparkctl.model.lint import LintRule, LintSeverity
 
 HEADS = {
     "sglang": "schema: 1\nname: mine\nengine: sglang\nimage: x/sglang:0.5.12\n"
@@ -25,7 +25,7 @@ HEADS = {
 def found(tmp_path: Path, text: str, version: str | None = None) -> list[str]:
     path = tmp_path / "mine.yaml"
     path.write_text(text)
-    checked = linting.check(ProfileLibrary(tmp_path / "none", tmp_path / "none"), path, version)
+    checked = linting.lint_profile_file(ProfileLibrary(tmp_path / "none", tmp_path / "none"), path, version)
     return [str(one).removeprefix(f"{path}:") for one in checked.diagnostics]
 
 
@@ -269,7 +269,7 @@ def test_a_flag_twice_under_two_names(tmp_path: Path) -> None:
 
 
 def test_an_image_bump_tells_what_it_breaks(tmp_path: Path) -> None:
-    old, new = catalogues.load("sglang", "0.5.12"), catalogues.load("sglang", "0.5.23")
+    old, new = catalogues.load_catalogue("sglang", "0.5.12"), catalogues.load_catalogue("sglang", "0.5.23")
     gone = sorted(set(old.by_name) - set(new.by_name))
     body = "".join(f"  {name.lstrip('-')}: {'true' if old.by_name[name].takes == 'none' else '1'}\n" for name in gone)
     lines = found(tmp_path, HEADS["sglang"] + body, "0.5.23")
@@ -320,7 +320,7 @@ def test_a_finding_stands_where_the_flag_was_written(tmp_path: Path) -> None:
     base = user / "base.yaml"
     base.write_text(HEADS["sglang"].replace("name: mine", "name: base") + "  no-such: 1\n")
     (user / "mine.yaml").write_text("schema: 1\nname: mine\nextends: base\nargs:\n  neither: 1\n")
-    checked = linting.check(ProfileLibrary(user, tmp_path / "none"), user / "mine.yaml")
+    checked = linting.lint_profile_file(ProfileLibrary(user, tmp_path / "none"), user / "mine.yaml")
     assert [(Path(each.place.file).name, each.place.line) for each in checked.diagnostics] == [
         ("base.yaml", 8),
         ("mine.yaml", 5),
@@ -346,22 +346,22 @@ def test_a_patched_image_s_own_flags_are_not_held_against_the_catalogue(tmp_path
 
 def test_what_up_says_before_a_start_is_what_could_go_wrong() -> None:
     library = ProfileLibrary(Path("/nonexistent"))
-    (said,) = linting.cautions(library.load("qwen36"))
+    (said,) = linting.list_start_warnings(library.load("qwen36"))
     assert said.message.endswith("dies of that with a TypeError")
     assert (said.setting, said.instead) == ("args.speculative-num-draft-tokens=20", ())
-    assert linting.cautions(library.load("qwen36-ngram")) == ()
-    assert linting.cautions(library.load("orpheus-tts")) == ()
+    assert linting.list_start_warnings(library.load("qwen36-ngram")) == ()
+    assert linting.list_start_warnings(library.load("orpheus-tts")) == ()
 
 
 def test_shipped_profiles_have_no_errors() -> None:
     library = ProfileLibrary(Path("/nonexistent"))
     for name in library.names():
-        assert linting.check(library, library.find(name)).of(Level.ERROR) == ()
+        assert linting.lint_profile_file(library, library.find(name)).of(LintSeverity.ERROR) == ()
 
 
 def test_a_file_that_is_no_profile_has_its_faults_alone(tmp_path: Path) -> None:
     lines = found(tmp_path, "schema: 1\nname: mine\nengine: sglagn\nargs: {no-such: 1}\n")
-    assert {line.split(": ")[1] for line in lines} == {f"error[{Lint.PROFILE}]"}
+    assert {line.split(": ")[1] for line in lines} == {f"error[{LintRule.PROFILE}]"}
     assert "3:9: error[profile]: engine: there is no engine `sglagn`" in lines[1]
 
 
@@ -373,7 +373,11 @@ WORDS = st.one_of(
     st.dictionaries(st.text(max_size=5), st.one_of(st.text(max_size=5), st.integers(), st.none()), max_size=2),
 )
 NAMES = sorted(
-    {name for engine in catalogues.known() for name in catalogues.load(engine, catalogues.versions(engine)[0]).by_name}
+    {
+        name
+        for engine in catalogues.list_engines_with_catalogue()
+        for name in catalogues.load_catalogue(engine, catalogues.list_versions(engine)[0]).by_name
+    }
 )
 
 
@@ -394,19 +398,19 @@ def test_any_args_have_findings_in_their_place(
 
     path = tmp_path_factory.getbasetemp() / "any.yaml"
     path.write_text(json.dumps({"schema": 1, "name": "any", "engine": engine, "image": f"x:{tag}", "args": args}))
-    for each in linting.check(ProfileLibrary(path.parent / "none", path.parent / "none"), path).diagnostics:
+    for each in linting.lint_profile_file(ProfileLibrary(path.parent / "none", path.parent / "none"), path).diagnostics:
         assert each.place.line is not None
         assert str(each).isprintable()
 
 
 def test_each_name_that_a_version_dropped_is_an_error_there(tmp_path: Path) -> None:
-    old, new = catalogues.load("sglang", "0.5.12"), catalogues.load("sglang", "0.5.23")
+    old, new = catalogues.load_catalogue("sglang", "0.5.12"), catalogues.load_catalogue("sglang", "0.5.23")
     gone = [name for name in old.by_name if name not in new.by_name]
     flags = [flag for flag in old.flags if not any(name in new.by_name for name in flag.spellings)]
     assert len(gone) >= len(flags) > 0, "each flag has a name, and some a second one"
     assert {flag.name for flag in flags} <= set(gone)
     body = "".join(
-        f"  {name.removeprefix('--')}: {'1' if old.by_name[name].takes is Takes.ONE else 'true'}\n" for name in gone
+        f"  {name.removeprefix('--')}: {'1' if old.by_name[name].takes is FlagArity.ONE else 'true'}\n" for name in gone
     )
 
     def refused(version: str) -> list[str]:
@@ -422,9 +426,13 @@ def test_each_name_that_a_version_dropped_is_an_error_there(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("word", "level"),
-    [("enable-prefix-cachin", Level.WARNING), ("enable-prefix-cach", Level.INFO), ("max-num-seq", Level.WARNING)],
+    [
+        ("enable-prefix-cachin", LintSeverity.WARNING),
+        ("enable-prefix-cach", LintSeverity.INFO),
+        ("max-num-seq", LintSeverity.WARNING),
+    ],
 )
-def test_an_abbreviation_that_looks_like_a_slip_is_a_warning(tmp_path: Path, word: str, level: Level) -> None:
+def test_an_abbreviation_that_looks_like_a_slip_is_a_warning(tmp_path: Path, word: str, level: LintSeverity) -> None:
     value = "8" if "seq" in word else "true"
     line = one(found(tmp_path, HEADS["vllm"] + f"  {word}: {value}\n"))
     assert f"8:3: {level}[abbreviated-flag]: --{word} " in line

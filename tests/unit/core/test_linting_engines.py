@@ -20,7 +20,7 @@ HEADS = {
 def found(tmp_path: Path, text: str) -> list[str]:
     path = tmp_path / "mine.yaml"
     path.write_text(text)
-    checked = linting.check(ProfileLibrary(tmp_path / "none", tmp_path / "none"), path)
+    checked = linting.lint_profile_file(ProfileLibrary(tmp_path / "none", tmp_path / "none"), path)
     return [str(one).removeprefix(f"{path}:") for one in checked.diagnostics]
 
 

@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.live import Store, Topic, What
+from sparkctl.core.live import Store, Topic, TopicKind
 from sparkctl.model import events
 from sparkctl.model.container import ContainerState
 from sparkctl.model.finding import FindingKind, Severity
-from sparkctl.model.guard import GuardAct
+from sparkctl.model.guard import GuardAction
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.log import LogLine
-from sparkctl.model.memory import Memory
-from sparkctl.model.metrics import Activity, Numbers
+from sparkctl.model.memory import MemoryReading
+from sparkctl.model.metrics import EngineActivity, EngineMeter
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.sample import Gpu, GpuProcess, NetLink, Process, RdmaPort, Sample
+from sparkctl.model.sample import Gpu, GpuProcess, NetworkInterface, Process, RdmaLane, Sample
 from sparkctl.model.units import GIB
-from sparkctl.model.verdict import Cause, Verdict
+from sparkctl.model.verdict import FailureCause, Verdict
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
 ID = "ab" * 32
@@ -27,11 +27,11 @@ READY = InstanceView(
     "qwen36", ONE, "sglang-qwen36", "image", ContainerState.RUNNING, "Up", ours=True, memory=None, phase=Phase.READY,
     engine="sglang", container_id=ID, port=8003,
 )  # fmt: skip
-NUMBERS = Numbers(Activity.DECODING, generation_rate=12.7)
+NUMBERS = EngineMeter(EngineActivity.DECODING, generation_rate=12.7)
 
 
 def arrived(ts: float, **more: object) -> events.SampleArrived:
-    memory = Memory(120 * GIB, 50 * GIB, 20 * GIB, 30 * GIB, 0, 0)
+    memory = MemoryReading(120 * GIB, 50 * GIB, 20 * GIB, 30 * GIB, 0, 0)
     held = (Process(7, container=ID, resident=GIB, gpu_memory=40 * GIB),)
     gpu = Gpu(0, processes=(GpuProcess(7, 40 * GIB),))
     sample = Sample(1, ts, ts, memory, processes=held, gpus=(gpu,))
@@ -57,18 +57,18 @@ def test_before_anything_came_everything_is_unknown() -> None:
 
 def test_a_sample_proves_the_node_and_goes_into_its_history() -> None:
     store = Store([ONE])
-    assert store.apply(arrived(10.0)) == (Topic(What.STATE, ONE), Topic(What.SAMPLE, ONE))
-    assert store.apply(arrived(11.0)) == (Topic(What.SAMPLE, ONE),)
+    assert store.apply(arrived(10.0)) == (Topic(TopicKind.STATE, ONE), Topic(TopicKind.SAMPLE, ONE))
+    assert store.apply(arrived(11.0)) == (Topic(TopicKind.SAMPLE, ONE),)
     assert store.apply(arrived(11.0)) == ()  # not news
     view = store.view(ONE)
     assert (view.state, view.when) == (NodeState.OK, 11.0)
     assert view.memory is not None
     assert view.memory.free == 20 * GIB
-    assert store.rings(ONE).span == 1.0
+    assert store.get_sample_series(ONE).span == 1.0
 
 
 def test_page_cache_is_in_nobodys_way_once_the_engine_is_ready() -> None:
-    low = Memory(120 * GIB, 60 * GIB, 3 * GIB, 57 * GIB, 0, 0)
+    low = MemoryReading(120 * GIB, 60 * GIB, 3 * GIB, 57 * GIB, 0, 0)
     loads = replace(READY, phase=Phase.LOADING)
     store = applied(events.ContainersListed(1.0, ONE, (loads,)))
     for ts in range(2, 20, 2):
@@ -80,7 +80,7 @@ def test_page_cache_is_in_nobodys_way_once_the_engine_is_ready() -> None:
 
 def test_an_instance_is_what_docker_the_probe_and_its_engine_say() -> None:
     store = applied(arrived(1.0), events.ContainersListed(2.0, ONE, (READY,)))
-    assert store.apply(events.NumbersArrived(3.0, ONE, ID, NUMBERS, "hint")) == (Topic(What.NUMBERS, ONE, "qwen36"),)
+    assert store.apply(events.MeterArrived(3.0, ONE, ID, NUMBERS, "hint")) == (Topic(TopicKind.NUMBERS, ONE, "qwen36"),)
     (one,) = store.view(ONE).instances
     assert (one.memory, one.numbers, one.metrics_hint, one.phase) == (41 * GIB, NUMBERS, "hint", Phase.READY)
     store.apply(arrived(4.0, gpus=None, gpu_silent_for=14.0))
@@ -90,7 +90,7 @@ def test_an_instance_is_what_docker_the_probe_and_its_engine_say() -> None:
 
 
 def test_figures_end_with_readiness_and_with_the_connection() -> None:
-    told = (events.ContainersListed(2.0, ONE, (READY,)), events.NumbersArrived(3.0, ONE, ID, NUMBERS))
+    told = (events.ContainersListed(2.0, ONE, (READY,)), events.MeterArrived(3.0, ONE, ID, NUMBERS))
     restarted = events.ContainersListed(4.0, ONE, (replace(READY, phase=Phase.LOADING),))
     assert applied(*told, arrived(1.0), restarted).view(ONE).instances[0].numbers is None
     lost = events.NodeStateChanged(4.0, ONE, NodeState.UNREACHABLE)
@@ -114,15 +114,15 @@ def test_a_node_that_is_away_shows_why_and_keeps_what_it_did() -> None:
         "wait",
     )
     assert (view.sample, view.instances) == (None, ())
-    assert store.last(ONE).sample is not None
+    assert store.get_last_known_view(ONE).sample is not None
     assert store.apply(replace(away, ts=6.0)) == ()
-    assert store.apply(replace(away, attempt=4)) == (Topic(What.STATE, ONE),)
+    assert store.apply(replace(away, attempt=4)) == (Topic(TopicKind.STATE, ONE),)
 
 
 def test_a_start_is_seen_before_docker_lists_it_and_a_newer_list_wins() -> None:
     loading = events.PhaseChanged(3.0, ONE, "qwen36", Phase.LOADING, Step("weights", 3, 12))
     store = applied(arrived(1.0))
-    assert store.apply(loading) == (Topic(What.PHASE, ONE, "qwen36"),)
+    assert store.apply(loading) == (Topic(TopicKind.PHASE, ONE, "qwen36"),)
     (one,) = store.view(ONE).instances
     assert (one.name, one.phase, one.step, one.state) == (
         "qwen36", Phase.LOADING, Step("weights", 3, 12), ContainerState.UNKNOWN,
@@ -143,22 +143,22 @@ def test_a_foreign_container_of_the_same_name_has_no_phase() -> None:
 def test_lines_of_a_log_are_news_and_an_empty_batch_is_none() -> None:
     store = applied(arrived(1.0))
     line = LogLine("2026-05-01T10:00:01Z", "x", 1)
-    assert store.apply(events.LogArrived(1.0, ONE, "qwen36", (line,))) == (Topic(What.LOG, ONE, "qwen36"),)
+    assert store.apply(events.LogArrived(1.0, ONE, "qwen36", (line,))) == (Topic(TopicKind.LOG, ONE, "qwen36"),)
     assert store.apply(events.LogArrived(2.0, ONE, "qwen36", (), True)) == ()
 
 
 def test_the_last_finding_of_each_check_stands() -> None:
-    bad = events.Found(1.0, ONE, "swap", Severity.WARNING, "in use")
-    good = events.Found(2.0, ONE, "swap", Severity.GOOD, "empty again")
+    bad = events.FindingReported(1.0, ONE, "swap", Severity.WARNING, "in use")
+    good = events.FindingReported(2.0, ONE, "swap", Severity.GOOD, "empty again")
     assert applied(bad, good).findings(ONE) == (good,)
     assert applied(bad).findings(TWO) == ()
 
 
 def test_a_view_tells_what_is_wrong_the_worst_first() -> None:
     stuck = Gpu(0, busy=0.96, sm_clock=799, sm_clock_max=3003, power=19.5, celsius=52, reasons=0)
-    told = events.Found(0.5, ONE, "difference", Severity.WARNING, "driver 1 here, 2 there")
-    well = events.Found(0.6, ONE, "min_free_kbytes", Severity.GOOD, "fine")
-    strange = events.Found(0.7, ONE, "of-a-later-version", Severity.PROBLEM, "who knows")
+    told = events.FindingReported(0.5, ONE, "difference", Severity.WARNING, "driver 1 here, 2 there")
+    well = events.FindingReported(0.6, ONE, "min_free_kbytes", Severity.GOOD, "fine")
+    strange = events.FindingReported(0.7, ONE, "of-a-later-version", Severity.PROBLEM, "who knows")
     store = applied(told, well, strange, *(arrived(float(ts), gpus=(stuck,)) for ts in range(1, 25)))
     found = store.view(ONE).findings
     assert [one.kind for one in found] == [FindingKind.STUCK_CLOCK, FindingKind.DIFFERENCE]
@@ -168,19 +168,22 @@ def test_a_view_tells_what_is_wrong_the_worst_first() -> None:
 
 def test_what_was_asked_and_is_shown_by_the_samples_is_told_once() -> None:
     stuck = Gpu(0, busy=0.96, sm_clock=799, sm_clock_max=3003, power=19.5, celsius=52, reasons=0)
-    asked = events.Found(0.5, ONE, "stuck-clock", Severity.WARNING, "as doctor has it")
+    asked = events.FindingReported(0.5, ONE, "stuck-clock", Severity.WARNING, "as doctor has it")
     samples = [arrived(float(ts), gpus=(stuck,)) for ts in range(1, 25)]
     assert [one.summary for one in applied(asked, *samples[:2]).view(ONE).findings] == ["as doctor has it"]
     live = applied(*samples).view(ONE).findings
     assert [one.kind for one in live] == [FindingKind.STUCK_CLOCK]
     assert applied(asked, *samples).view(ONE).findings == live, "the live one wins"
-    other = events.Found(0.5, ONE, "stuck-clock", Severity.WARNING, "of one instance", instance="qwen36")
+    other = events.FindingReported(0.5, ONE, "stuck-clock", Severity.WARNING, "of one instance", instance="qwen36")
     assert len(applied(other, *samples).view(ONE).findings) == 2, "this is about another subject"
 
 
 def test_what_two_nodes_show_beside_each_other_is_told_on_both() -> None:
     def at(node: NodeName, network: str) -> events.SampleArrived:
-        port, link = RdmaPort("rocep1s0f0", "1", "enp1s0f0np0"), NetLink("enp1s0f0np0", True, networks=(network,))
+        port, link = (
+            RdmaLane("rocep1s0f0", "1", "enp1s0f0np0"),
+            NetworkInterface("enp1s0f0np0", True, networks=(network,)),
+        )
         return replace(arrived(1.0, rdma=(port,), links=(link,)), node=node)
 
     store = applied(at(ONE, "192.168.200.0/24"), at(TWO, "10.0.0.0/24"))
@@ -197,7 +200,9 @@ def test_what_docker_does_not_tell_at_the_moment_is_no_evidence() -> None:
     assert not applied(listed, arrived(2.0), silent, arrived(4.0)).view(ONE).findings
 
 
-@pytest.mark.parametrize("event", [events.Warned(1.0, None, "m"), events.Ended(1.0, events.Outcome.DONE, 0, 1.0, ONE)])
+@pytest.mark.parametrize(
+    "event", [events.WarningEmitted(1.0, None, "m"), events.CommandEnded(1.0, events.Outcome.DONE, 0, 1.0, ONE)]
+)
 def test_talk_changes_nothing(event: events.Event) -> None:
     store = Store([ONE])
     before = store.views()
@@ -206,7 +211,7 @@ def test_talk_changes_nothing(event: events.Event) -> None:
 
 
 def test_a_look_at_memory_shows_until_a_sample_comes() -> None:
-    look = events.MemorySampled(2.0, ONE, Memory(120, 100, 60, 38, 16, 15))
+    look = events.MemorySampled(2.0, ONE, MemoryReading(120, 100, 60, 38, 16, 15))
     up = events.NodeStateChanged(1.0, ONE, NodeState.OK)
     bar = applied(up, look).view(ONE).memory
     assert bar is not None
@@ -223,20 +228,20 @@ def test_nodes_turn_up_by_themselves() -> None:
 
 
 def test_a_recorded_kill_is_told_with_the_memory_it_saw_and_its_reason() -> None:
-    look = events.MemorySampled(1.5, ONE, Memory(120 * GIB, 100 * GIB, 60 * GIB, 38 * GIB, 0, 0))
+    look = events.MemorySampled(1.5, ONE, MemoryReading(120 * GIB, 100 * GIB, 60 * GIB, 38 * GIB, 0, 0))
     up = events.NodeStateChanged(1.0, ONE, NodeState.OK)
     failed = events.PhaseChanged(3.0, ONE, "qwen36", Phase.FAILED, Step("weights", 3, 12))
     killed = events.GuardActed(
-        2.0, ONE, GuardAct.KILLED, "266 MiB are available", 2.0, "qwen36", ID, 266 << 20, 200 << 20
+        2.0, ONE, GuardAction.KILLED, "266 MiB are available", 2.0, "qwen36", ID, 266 << 20, 200 << 20
     )
     store = applied(up, look, failed)
-    assert set(store.apply(killed)) == {Topic(What.MEMORY, ONE), Topic(What.PHASE, ONE, "qwen36")}
+    assert set(store.apply(killed)) == {Topic(TopicKind.MEMORY, ONE), Topic(TopicKind.PHASE, ONE, "qwen36")}
     view = store.view(ONE)
     assert view.memory is not None
     assert (view.memory.available, view.memory.free) == (266 << 20, 200 << 20)
     assert view.instances[0].detail == "stopped by the guard: 266 MiB are available"
-    verdict = Verdict(Cause.GUARD_STOPPED, "The guard stopped qwen36.", (), "Lower it.")
-    store.apply(events.Ended(4.0, events.Outcome.FAILED, 1, 3.0, ONE, "qwen36", verdict=verdict))
+    verdict = Verdict(FailureCause.GUARD_STOPPED, "The guard stopped qwen36.", (), "Lower it.")
+    store.apply(events.CommandEnded(4.0, events.Outcome.FAILED, 1, 3.0, ONE, "qwen36", verdict=verdict))
     assert (store.view(ONE).instances[0].detail, store.view(ONE).instances[0].step) == (
         "The guard stopped qwen36.",
         None,
@@ -245,36 +250,36 @@ def test_a_recorded_kill_is_told_with_the_memory_it_saw_and_its_reason() -> None
 
 def test_what_a_guard_watches_is_known_while_the_node_answers() -> None:
     store = applied(events.NodeStateChanged(1.0, ONE, NodeState.OK))
-    assert store.guarded(ONE) is None
-    assert store.apply(events.GuardStood(2.0, ONE, ("qwen36",))) == (Topic(What.GUARD, ONE),)
-    assert store.apply(events.GuardStood(3.0, ONE, ("qwen36",))) == ()
-    assert store.guarded(ONE) == ("qwen36",)
+    assert store.get_guarded_instances(ONE) is None
+    assert store.apply(events.GuardStatusChanged(2.0, ONE, ("qwen36",))) == (Topic(TopicKind.GUARD, ONE),)
+    assert store.apply(events.GuardStatusChanged(3.0, ONE, ("qwen36",))) == ()
+    assert store.get_guarded_instances(ONE) == ("qwen36",)
     store.apply(events.NodeStateChanged(4.0, ONE, NodeState.UNREACHABLE))
-    assert store.guarded(ONE) is None
+    assert store.get_guarded_instances(ONE) is None
 
 
 def test_that_no_guard_runs_is_not_known_any_more_once_something_begins_to_start() -> None:
     def told(ts: float, phase: Phase) -> events.PhaseChanged:
         return events.PhaseChanged(ts, ONE, "qwen36", phase, None, 0.0, None)
 
-    off = (arrived(1.0), events.GuardStood(2.0, ONE, ()))
-    assert applied(*off).guarded(ONE) == ()
+    off = (arrived(1.0), events.GuardStatusChanged(2.0, ONE, ()))
+    assert applied(*off).get_guarded_instances(ONE) == ()
     store = applied(*off, told(3.0, Phase.CREATING))
-    assert store.guarded(ONE) is None
-    store.apply(events.GuardStood(4.0, ONE, ()))
+    assert store.get_guarded_instances(ONE) is None
+    store.apply(events.GuardStatusChanged(4.0, ONE, ()))
     store.apply(told(5.0, Phase.LOADING))
-    assert store.guarded(ONE) == (), "it was asked since"
+    assert store.get_guarded_instances(ONE) == (), "it was asked since"
     somebodys = (events.ContainersListed(3.0, ONE, ()), events.ContainersListed(8.0, ONE, (READY,)))
-    assert applied(*off, *somebodys).guarded(ONE) is None
-    assert applied(*off, somebodys[1]).guarded(ONE) == (), "it was there when the guard was asked for"
+    assert applied(*off, *somebodys).get_guarded_instances(ONE) is None
+    assert applied(*off, somebodys[1]).get_guarded_instances(ONE) == (), "it was there when the guard was asked for"
 
 
 def test_a_guard_that_acts_is_there() -> None:
-    acts = events.GuardActed(3.0, ONE, GuardAct.DROPPED, "weights load", 3.0, "qwen36", ID)
-    store = applied(arrived(1.0), events.GuardStood(2.0, ONE, ()))
-    assert Topic(What.GUARD, ONE) in store.apply(acts)
-    assert store.guarded(ONE) == ("qwen36",)
+    acts = events.GuardActed(3.0, ONE, GuardAction.DROPPED, "weights load", 3.0, "qwen36", ID)
+    store = applied(arrived(1.0), events.GuardStatusChanged(2.0, ONE, ()))
+    assert Topic(TopicKind.GUARD, ONE) in store.apply(acts)
+    assert store.get_guarded_instances(ONE) == ("qwen36",)
     store.apply(replace(acts, ts=4.0))
-    assert store.guarded(ONE) == ("qwen36",)
-    ended = replace(acts, what=GuardAct.ENDED)
-    assert applied(arrived(1.0), events.GuardStood(2.0, ONE, ()), ended).guarded(ONE) == ()
+    assert store.get_guarded_instances(ONE) == ("qwen36",)
+    ended = replace(acts, what=GuardAction.ENDED)
+    assert applied(arrived(1.0), events.GuardStatusChanged(2.0, ONE, ()), ended).get_guarded_instances(ONE) == ()

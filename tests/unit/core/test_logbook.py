@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from sparkctl import engines
 from sparkctl.core import logscan
-from sparkctl.core.logbook import LONGEST, BookLine, LogBook
-from sparkctl.core.logmarks import Level, LineMarker, Mark
-from sparkctl.core.logsight import LogSight, next_of
-from sparkctl.core.spool import Spool
+from sparkctl.core.logbook import LONGEST, BufferedLine, LogBuffer
+from sparkctl.core.logmarks import LineClassifier, LineMark, LogLevel
+from sparkctl.core.logsight import LogFilter, find_next_line
+from sparkctl.core.spool import DiskLineBuffer
 from sparkctl.model.log import LogLine
-from sparkctl.model.text import clean
+from sparkctl.model.text import sanitize_line
 
 BEGIN = datetime(2026, 5, 1, 10, tzinfo=UTC)
 NASTY = st.binary(max_size=60).map(lambda raw: raw.decode("utf-8", "replace"))
@@ -26,17 +26,17 @@ def at(seconds: float, text: str, number: int = 1, stream: str = "stdout") -> Lo
     return LogLine(when, text, number, stream)
 
 
-def whole(book: LogBook) -> list[BookLine]:
+def whole(book: LogBuffer) -> list[BufferedLine]:
     return [book.read(number, number + 1)[0] for _, number in map(book.order.key, range(len(book.order)))]
 
 
-def worked(sight: LogSight) -> LogSight:
-    while sight.work(1.0):
+def worked(sight: LogFilter) -> LogFilter:
+    while sight.run_for(1.0):
         pass
     return sight
 
 
-def texts(sight: LogSight) -> list[str]:
+def texts(sight: LogFilter) -> list[str]:
     numbers = (sight.rows.key(index)[1] for index in range(len(sight.rows)))
     return [line.text for number in numbers if (line := sight.book.line(number)) is not None]
 
@@ -44,7 +44,7 @@ def texts(sight: LogSight) -> list[str]:
 @settings(deadline=None)
 @given(st.lists(st.tuples(NASTY, st.booleans()), max_size=50))
 def test_what_goes_in_comes_out_clean(said: list[tuple[str, bool]]) -> None:
-    book = LogBook()
+    book = LogBuffer()
     book.add(0, [at(n, text, n + 1, "stderr" if bad else "stdout") for n, (text, bad) in enumerate(said)])
     found = whole(book)
     assert all(line.text.isprintable() for line in found)
@@ -52,28 +52,28 @@ def test_what_goes_in_comes_out_clean(said: list[tuple[str, bool]]) -> None:
         mine = found[number - 1]
         assert (mine.line, mine.is_stderr) == (number, is_stderr)
         if "\r" not in text:
-            assert mine.text == clean(text)
+            assert mine.text == sanitize_line(text)
     assert len(found) == len(said)
     book.close()
 
 
 def test_a_progress_bar_is_one_line_as_it_was_left() -> None:
-    book = LogBook()
+    book = LogBuffer()
     book.add(0, [at(0, "(EngineCore pid=7) \rshards: 50%\rshards: 100%\r", 9)])
     assert [(line.text, line.line) for line in whole(book)] == [("shards: 100%", 9)]
 
 
 def test_a_failure_that_was_written_over_is_not_lost() -> None:
-    vllm = engines.load("vllm")
-    book = LogBook(markers=[LineMarker(vllm, vllm.defaults.ready_line)])
+    vllm = engines.load_engine("vllm")
+    book = LogBuffer(markers=[LineClassifier(vllm, vllm.defaults.ready_line)])
     oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.25 GiB. GPU 0 has a total capacity of 1 GiB"
     book.add(0, [at(0, f"shards: 10%\r{oom}\rshards: 20%", 4)])
     (line,) = whole(book)
-    assert (line.text, line.mark, line.level) == (f"{oom}  shards: 20%", Mark.FAILURE, Level.ERROR)
+    assert (line.text, line.mark, line.level) == (f"{oom}  shards: 20%", LineMark.FAILURE, LogLevel.ERROR)
 
 
 def test_a_very_long_line_keeps_head_and_tail_and_tells_what_is_missing() -> None:
-    book = LogBook()
+    book = LogBuffer()
     book.add(0, [LogLine("", "a" * 20_000 + "z" * 20_000, 1, cut=5)])
     text = whole(book)[0].text
     assert text.startswith("a" * 12_288)
@@ -88,7 +88,7 @@ def test_a_very_long_line_keeps_head_and_tail_and_tells_what_is_missing() -> Non
     )
 )
 def test_several_sources_are_merged_by_time_and_each_keeps_its_order(batches: list[tuple[int, list[int]]]) -> None:
-    book = LogBook(("a", "b", "c"))
+    book = LogBuffer(("a", "b", "c"))
     model: list[tuple[int, int, int, int]] = []  # latest of its source, arrival, source, number
     latest = {0: -1, 1: -1, 2: -1}
     counts = {0: 0, 1: 0, 2: 0}
@@ -105,14 +105,14 @@ def test_several_sources_are_merged_by_time_and_each_keeps_its_order(batches: li
 
 
 def test_a_stamp_that_is_none_stays_where_its_source_is() -> None:
-    book = LogBook(("a", "b"))
+    book = LogBuffer(("a", "b"))
     book.add(0, [at(5, "one"), LogLine("", "two", 2), LogLine("yesterday", "three", 3)])
     book.add(1, [at(1, "first"), at(9, "last")])
     assert [line.text for line in whole(book)] == ["first", "one", "two", "three", "last"]
 
 
 def test_merged_lines_drop_with_the_spool(tmp_path: Path) -> None:
-    book = LogBook(("a", "b"), spool=Spool(tmp_path, most_lines=10))
+    book = LogBuffer(("a", "b"), spool=DiskLineBuffer(tmp_path, most_lines=10))
     book.add(0, [at(2 * n, f"a{n}") for n in range(10)])
     book.add(1, [at(2 * n + 1, f"b{n}") for n in range(6)])
     kept = [line.text for line in whole(book)]
@@ -121,8 +121,8 @@ def test_merged_lines_drop_with_the_spool(tmp_path: Path) -> None:
 
 
 def test_an_engine_s_knowledge_marks_its_lines() -> None:
-    vllm = engines.load("vllm")
-    book = LogBook(markers=[LineMarker(vllm, vllm.defaults.ready_line)])
+    vllm = engines.load_engine("vllm")
+    book = LogBuffer(markers=[LineClassifier(vllm, vllm.defaults.ready_line)])
     said = (
         "(APIServer pid=1) WARNING 11-20 15:53:55 [system_utils.py:289] Found ulimit of 20000",
         "(EngineCore pid=2) ERROR 11-20 16:26:30 [core.py:1108] Traceback (most recent call last):",
@@ -133,17 +133,17 @@ def test_an_engine_s_knowledge_marks_its_lines() -> None:
     )
     book.add(0, [at(0, text) for text in said])
     assert [(line.level, line.mark) for line in whole(book)] == [
-        (Level.WARNING, None),
-        (Level.ERROR, None),
-        (Level.ERROR, Mark.FAILURE),
-        (Level.INFO, Mark.READY),
-        (Level.WARNING, None),
+        (LogLevel.WARNING, None),
+        (LogLevel.ERROR, None),
+        (LogLevel.ERROR, LineMark.FAILURE),
+        (LogLevel.INFO, LineMark.READY),
+        (LogLevel.WARNING, None),
         (None, None),
     ]
-    sight = LogSight(book)
+    sight = LogFilter(book)
     seen: list[int] = []
-    for select in (logscan.errors, logscan.marked, logscan.evidence(0, 1)):
-        sight.look(select, lambda rows: seen.append(rows.key(0)[1]), everywhere=True)
+    for select in (logscan.select_errors, logscan.select_marks, logscan.select_evidence_line(0, 1)):
+        sight.search_once(select, lambda rows: seen.append(rows.key(0)[1]), everywhere=True)
         worked(sight)
     assert seen == [1, 2, 0]
 
@@ -159,12 +159,12 @@ def test_what_is_kept_is_what_a_list_would_keep(
     said: list[tuple[int, str]], typed: str, source: int | None, later: int
 ) -> None:
     """Some lines are there when the filter is typed, the others come after it."""
-    book = LogBook(("a", "b"))
-    sight = LogSight(book)
+    book = LogBuffer(("a", "b"))
+    sight = LogFilter(book)
     for number, (each, text) in enumerate(said[:later]):
         book.add(each, [at(number, text)])
-    sight.choose(source)
-    sight.keep(typed)
+    sight.select_source(source)
+    sight.set_filter(typed)
     worked(sight)
     for number, (each, text) in enumerate(said[later:], len(said[:later])):
         book.add(each, [at(number, text)])
@@ -185,30 +185,30 @@ def test_what_is_kept_is_what_a_list_would_keep(
 
 
 def test_work_is_done_in_turns_and_the_old_rows_stay_meanwhile() -> None:
-    book = LogBook()
+    book = LogBuffer()
     book.add(0, [at(0, f"line {number}") for number in range(5000)])
     ticks = iter(range(10_000))
-    sight = LogSight(book, clock=lambda: float(next(ticks)))
-    sight.keep("9")
-    assert sight.work(2.0)
+    sight = LogFilter(book, clock=lambda: float(next(ticks)))
+    sight.set_filter("9")
+    assert sight.run_for(2.0)
     assert sight.rows is book.order
-    assert sight.narrowing is not None
-    assert 0 < sight.narrowing < 1
-    sight.keep("")
-    assert not sight.work(2.0), "an emptied filter ends its work"
-    sight.keep("999")
+    assert sight.filter_progress is not None
+    assert 0 < sight.filter_progress < 1
+    sight.set_filter("")
+    assert not sight.run_for(2.0), "an emptied filter ends its work"
+    sight.set_filter("999")
     worked(sight)
     assert texts(sight) == ["line 999", "line 1999", "line 2999", "line 3999", "line 4999"]
 
 
 def test_finding_goes_round() -> None:
-    book = LogBook()
+    book = LogBuffer()
     book.add(0, [at(0, text) for text in ("a hit", "no", "another hit", "no")])
-    sight = LogSight(book)
-    sight.find("hit")
+    sight = LogFilter(book)
+    sight.set_search("hit")
     rows = worked(sight).found
     assert rows is not None
-    assert next_of(rows, (0, 0), backwards=False) == ((0, 2), False)
-    assert next_of(rows, (0, 2), backwards=False) == ((0, 0), True)
-    assert next_of(rows, (0, 0), backwards=True) == ((0, 2), True)
-    assert next_of(rows, (0, 3), backwards=True) == ((0, 2), False)
+    assert find_next_line(rows, (0, 0), backwards=False) == ((0, 2), False)
+    assert find_next_line(rows, (0, 2), backwards=False) == ((0, 0), True)
+    assert find_next_line(rows, (0, 0), backwards=True) == ((0, 2), True)
+    assert find_next_line(rows, (0, 3), backwards=True) == ((0, 2), False)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.logfile import BLOCK, blocks, opened
+from sparkctl.core.logfile import BLOCK, open_log, read_line_blocks
 from sparkctl.errors import InvalidInput
 
 
@@ -28,13 +28,13 @@ class Dribble:
 
 
 def text_of(raw: bytes, most: int = BLOCK) -> bytes:
-    return b"".join(blocks(Dribble(raw, most), "it"))
+    return b"".join(read_line_blocks(Dribble(raw, most), "it"))
 
 
 @given(st.lists(st.sampled_from(["a", "line two", "é█", "", "\r", "x" * 300])).map("\n".join), st.integers(1, 400))
 def test_every_block_ends_with_a_line_and_nothing_is_lost(log: str, most: int) -> None:
     raw = log.encode()
-    found = list(blocks(Dribble(raw, most), "it"))
+    found = list(read_line_blocks(Dribble(raw, most), "it"))
     assert all(block.endswith(b"\n") for block in found)
     assert b"".join(found) == raw + (b"" if not raw or raw.endswith(b"\n") else b"\n")
 
@@ -71,19 +71,19 @@ def test_colours_and_bars_make_no_binary_of_a_log() -> None:
 
 def test_what_is_there_and_what_is_not(tmp_path: Path) -> None:
     for path, word in ((tmp_path, "directory"), (tmp_path / "none.log", "no file")):
-        with pytest.raises(InvalidInput, match=word), opened(path):
+        with pytest.raises(InvalidInput, match=word), open_log(path):
             pass
-    with opened(Path(os.devnull)) as source:
-        assert list(blocks(source, "null")) == []
+    with open_log(Path(os.devnull)) as source:
+        assert list(read_line_blocks(source, "null")) == []
 
 
 def test_what_a_file_grows_by_meanwhile_is_left(tmp_path: Path) -> None:
     path = tmp_path / "grows.log"
     path.write_bytes(b"old\n" * 10)
-    with opened(path) as source, path.open("ab") as writer:
+    with open_log(path) as source, path.open("ab") as writer:
         writer.write(b"new\n" * 10)
         writer.flush()
-        assert b"".join(blocks(source, "it")) == b"old\n" * 10
+        assert b"".join(read_line_blocks(source, "it")) == b"old\n" * 10
 
 
 def test_a_pipe_is_read_until_its_writer_closes(tmp_path: Path) -> None:
@@ -91,6 +91,6 @@ def test_a_pipe_is_read_until_its_writer_closes(tmp_path: Path) -> None:
     os.mkfifo(path)
     writing = threading.Thread(target=lambda: path.write_bytes(b"through\na pipe\n"))
     writing.start()
-    with opened(path) as source:
-        assert b"".join(blocks(source, "it")) == b"through\na pipe\n"
+    with open_log(path) as source:
+        assert b"".join(read_line_blocks(source, "it")) == b"through\na pipe\n"
     writing.join()

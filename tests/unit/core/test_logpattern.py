@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.logpattern import parse
-from sparkctl.model.text import clean
+from sparkctl.core.logpattern import parse_filter
+from sparkctl.model.text import sanitize_line
 
 
 @pytest.mark.parametrize(
@@ -27,31 +27,31 @@ from sparkctl.model.text import clean
     ],
 )
 def test_what_matches(typed: str, text: str, matches: bool) -> None:
-    pattern = parse(typed)
+    pattern = parse_filter(typed)
     assert pattern is not None
     assert pattern.matches(text) is matches
 
 
 @pytest.mark.parametrize("typed", ["", "!", "/", "//", "!/", "\\"])
 def test_what_is_no_pattern_yet(typed: str) -> None:
-    assert parse(typed) is None
+    assert parse_filter(typed) is None
 
 
 @pytest.mark.parametrize("typed", ["/(/", "/[a/", "!/*/", "/(?P<a>x)(?P<a>y)/"])
 def test_a_bad_expression_says_so_and_matches_everything(typed: str) -> None:
-    pattern = parse(typed)
+    pattern = parse_filter(typed)
     assert pattern is not None
     assert pattern.fault
     assert pattern.matches("anything")
-    assert pattern.spans("anything") == []
+    assert pattern.find_matches("anything") == []
 
 
-@given(st.text(max_size=12), st.text(max_size=60).map(clean))
+@given(st.text(max_size=12), st.text(max_size=60).map(sanitize_line))
 def test_whatever_is_typed_spans_lie_in_the_text_and_say_that_it_matches(typed: str, text: str) -> None:
-    pattern = parse(typed)
+    pattern = parse_filter(typed)
     if pattern is None:
         return
-    spans = pattern.spans(text)
+    spans = pattern.find_matches(text)
     assert all(0 <= start < stop <= len(text) for start, stop in spans)
     if spans:
         assert pattern.matches(text)

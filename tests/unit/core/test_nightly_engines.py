@@ -8,7 +8,7 @@ import zipfile
 from math import prod
 from pathlib import Path
 
-from sparkctl.model.verdict import Cause
+from sparkctl.model.verdict import FailureCause
 from tests.nightly.engines import __main__ as job
 from tests.nightly.engines import model
 from tests.nightly.engines.install import requirements
@@ -64,7 +64,9 @@ def test_a_wheels_needs_are_read_without_extras_and_what_is_not_used(tmp_path: P
 
 
 def test_what_is_broken_has_a_cause_that_there_is() -> None:
-    assert {cause for one in (*VLLM_BREAKS, *LLAMA_BREAKS) for cause in one.causes} <= {str(cause) for cause in Cause}
+    assert {cause for one in (*VLLM_BREAKS, *LLAMA_BREAKS) for cause in one.causes} <= {
+        str(cause) for cause in FailureCause
+    }
 
 
 def test_a_row_that_is_wrong_says_so() -> None:

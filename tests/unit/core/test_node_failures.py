@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sparkctl.core.session import node_failures
-from sparkctl.errors import DockerDown, ExitCode, InvalidInput, SparkctlError, Unreachable, UnreadableAnswer
+from sparkctl.errors import DockerUnavailable, ExitCode, InvalidInput, SparkctlError, Unreachable, UnreadableAnswer
 from sparkctl.model.node import Node, NodeName
-from sparkctl.wire.http import BadAnswer
+from sparkctl.wire.http import InvalidHttpResponse
 from sparkctl.wire.output import OutputTooLong
 
 NODE = Node(NodeName("spark1"), "10.0.0.1")
@@ -32,13 +32,13 @@ def test_an_error_of_an_unexpected_class_is_the_nodes(error: Exception, monkeypa
 @pytest.mark.parametrize("debug", ["", "1"])
 def test_an_answer_that_a_reader_refused_is_the_nodes(debug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARKCTL_DEBUG", debug)
-    for error in (BadAnswer("no HTTP"), OutputTooLong("sh wrote more than 16 MiB")):
+    for error in (InvalidHttpResponse("no HTTP"), OutputTooLong("sh wrote more than 16 MiB")):
         with pytest.raises(UnreadableAnswer, match=f"spark1: {error.message}"), node_failures(NODE):
             raise error
 
 
 def test_what_says_itself_what_it_is_passes() -> None:
-    for error in (Unreachable("spark1", "away"), DockerDown("spark1", "down"), InvalidInput("mistyped")):
+    for error in (Unreachable("spark1", "away"), DockerUnavailable("spark1", "down"), InvalidInput("mistyped")):
         with pytest.raises(SparkctlError) as caught, node_failures(NODE):
             raise error
         assert caught.value is error

@@ -7,45 +7,45 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.owed import LASTS, Owed, OwedStops
+from sparkctl.core.owed import MAX_AGE, PendingStop, PendingStopFiles
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.node import NodeName
-from sparkctl.model.plan import Label
+from sparkctl.model.plan import ContainerLabel
 
 NOW = 1_800_000_000.0
-OWED = Owed(NodeName("spark2"), "big", NOW, ("a" * 12,), "run-1")
+OWED = PendingStop(NodeName("spark2"), "big", NOW, ("a" * 12,), "run-1")
 
 
 def container(digit: str, **labels: str) -> Container:
-    own = {Label.INSTANCE: "big", **labels}
+    own = {ContainerLabel.INSTANCE: "big", **labels}
     return Container(digit * 64, "big", "image", ContainerState.RUNNING, "Up", NOW, tuple(own.items()))
 
 
 def test_it_means_that_container_and_that_run_and_no_other() -> None:
-    run = {Label.RUN: "run-1"}
-    assert OWED.is_meant(container("a"))
-    assert OWED.is_meant(container("b", **run))
-    assert not OWED.is_meant(container("b"))
-    assert not OWED.is_meant(container("b", **{Label.RUN: "run-2"}))
-    assert not OWED.is_meant(container("a", **{Label.INSTANCE: "other"}))
-    assert not OWED.is_meant(replace(container("a"), labels=())), "a foreign one is nobody's to stop"
-    assert not replace(OWED, containers=("aaaa",), run=None).is_meant(container("a")), "too short to be an id"
+    run = {ContainerLabel.RUN: "run-1"}
+    assert OWED.matches_container(container("a"))
+    assert OWED.matches_container(container("b", **run))
+    assert not OWED.matches_container(container("b"))
+    assert not OWED.matches_container(container("b", **{ContainerLabel.RUN: "run-2"}))
+    assert not OWED.matches_container(container("a", **{ContainerLabel.INSTANCE: "other"}))
+    assert not OWED.matches_container(replace(container("a"), labels=())), "a foreign one is nobody's to stop"
+    assert not replace(OWED, containers=("aaaa",), run=None).matches_container(container("a")), "too short to be an id"
 
 
 def test_what_is_owed_is_kept_together_privately_and_forgotten_after_a_day(tmp_path: Path) -> None:
-    kept = OwedStops(tmp_path / "state")
-    kept.keep(OWED)
-    kept.keep(replace(OWED, containers=("b" * 12,), run=None, since=NOW + 60))
-    kept.keep(replace(OWED, node=NodeName("spark1"), instance="../../etc"))
-    (here,) = kept.on("spark2", NOW + 100)
+    kept = PendingStopFiles(tmp_path / "state")
+    kept.save_stop(OWED)
+    kept.save_stop(replace(OWED, containers=("b" * 12,), run=None, since=NOW + 60))
+    kept.save_stop(replace(OWED, node=NodeName("spark1"), instance="../../etc"))
+    (here,) = kept.list_for_node("spark2", NOW + 100)
     assert (here.containers, here.run, here.since) == (("a" * 12, "b" * 12), "run-1", NOW + 60)
     folder = tmp_path / "state" / "unfinished-stops"
     assert len(list(folder.iterdir())) == 2
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert folder.stat().st_mode & 0o777 == 0o700
-    kept.drop(here)
-    assert [one.node for one in kept.all(NOW + 100)] == ["spark1"]
-    assert kept.all(NOW + LASTS + 1) == ()
+    kept.delete_stop(here)
+    assert [one.node for one in kept.list_all(NOW + 100)] == ["spark1"]
+    assert kept.list_all(NOW + MAX_AGE + 1) == ()
     assert list(folder.iterdir()) == []
 
 
@@ -53,9 +53,9 @@ def test_what_is_owed_is_kept_together_privately_and_forgotten_after_a_day(tmp_p
     "text", ["", "{", "[]", '{"node": 1}', "\x00", '{"node": "spark2", "instance": "big", "since": "x"}']
 )
 def test_a_file_that_cannot_be_read_owes_nothing(tmp_path: Path, text: str) -> None:
-    kept = OwedStops(tmp_path)
-    kept.keep(OWED)
+    kept = PendingStopFiles(tmp_path)
+    kept.save_stop(OWED)
     (path,) = (tmp_path / "unfinished-stops").iterdir()
     path.write_text(text)
     (tmp_path / "unfinished-stops" / "directory.json").mkdir()
-    assert kept.all(NOW) == ()
+    assert kept.list_all(NOW) == ()

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.per_step import decode, encode, per_step
-from sparkctl.engines.base import Decoding
-from sparkctl.model.per_step import PerStep, RoutedExperts
-from sparkctl.model.profile import Model
+from sparkctl.core.per_step import build_decode_step_spec, decode_label, encode_label
+from sparkctl.engines.base import DecodingSettings
+from sparkctl.model.per_step import DecodeStepSpec, RoutedExperts
+from sparkctl.model.profile import ModelSpec
 
 sizes = st.none() | st.integers(1, 10**13)
 counts = st.none() | st.integers(0, 1000)
@@ -20,40 +20,42 @@ experts = st.builds(
     st.integers(1, 10**9), st.integers(1, 512), st.integers(1, 16),
 )  # fmt: skip
 facts = st.builds(
-    PerStep, sizes.map(lambda size: None if size is None else size + 10**9), sizes, sizes, st.none() | experts, sizes,
+    DecodeStepSpec, sizes.map(lambda size: None if size is None else size + 10**9), sizes, sizes, st.none() | experts, sizes,
     counts, counts, sizes, st.integers(1, 16),
 )  # fmt: skip
 
 
 @given(facts)
-def test_what_is_written_is_what_is_read(known: PerStep) -> None:
-    text = encode(known)
-    assert (decode(text) or PerStep()) == known
+def test_what_is_written_is_what_is_read(known: DecodeStepSpec) -> None:
+    text = encode_label(known)
+    assert (decode_label(text) or DecodeStepSpec()) == known
 
 
 def test_the_label_is_small_and_says_only_what_is_known() -> None:
-    assert encode(per_step(Model(), Decoding())) is None
-    made = per_step(Model(weights=27 * 10**9, parameters=27 * 10**9), Decoding(draft_tokens=3, draft_passes=3))
-    assert encode(made) == '{"weights":27000000000,"parameters":27000000000,"draft_passes":3,"draft_tokens":3}'
-    assert encode(per_step(Model(), Decoding(ranks=2))) == '{"ranks":2}'
+    assert encode_label(build_decode_step_spec(ModelSpec(), DecodingSettings())) is None
+    made = build_decode_step_spec(
+        ModelSpec(weights=27 * 10**9, parameters=27 * 10**9), DecodingSettings(draft_tokens=3, draft_passes=3)
+    )
+    assert encode_label(made) == '{"weights":27000000000,"parameters":27000000000,"draft_passes":3,"draft_tokens":3}'
+    assert encode_label(build_decode_step_spec(ModelSpec(), DecodingSettings(ranks=2))) == '{"ranks":2}'
 
 
 @pytest.mark.parametrize("text", [None, "", "[]", "7", "null", "{", "[" * 100_000, '{"weights":1,"ranks":0}'])
 def test_what_is_no_such_label_is_not_known(text: str | None) -> None:
-    assert decode(text) is None
+    assert decode_label(text) is None
 
 
 def test_each_field_that_makes_no_sense_is_not_known() -> None:
     bad = {"weights": -1, "parameters": "27B", "active_parameters": True, "draft_weights": 1.5, "draft_passes": 10**9,
            "draft_tokens": None, "kv_per_token": 1 << 60, "experts": {"count": 8}, "more": 1}  # fmt: skip
-    assert decode(json.dumps(bad)) == PerStep()
+    assert decode_label(json.dumps(bad)) == DecodeStepSpec()
     for wrong in (
         {"weights": 5, "count": 8, "per_token": 9},
         {"weights": 11, "count": 8, "per_token": 2},
         {"weights": 5, "count": 0, "per_token": 0},
         [],
     ):
-        assert decode(json.dumps({"weights": 10, "experts": wrong})) == PerStep(weights=10)
+        assert decode_label(json.dumps({"weights": 10, "experts": wrong})) == DecodeStepSpec(weights=10)
 
 
 json_values = st.recursive(
@@ -66,5 +68,5 @@ json_values = st.recursive(
 
 @given(json_values)
 def test_no_label_is_an_error(value: object) -> None:
-    found = decode(json.dumps(value))
+    found = decode_label(json.dumps(value))
     assert found is None or found.ranks >= 1

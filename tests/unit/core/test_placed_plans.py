@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from sparkctl import engines
-from sparkctl.core.planning import Place, plan
+from sparkctl.core.planning import RankPlacement, build_launch_plan
 from sparkctl.engines.base import Rank
 from sparkctl.errors import InvalidInput
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import Label, LaunchPlan
-from sparkctl.model.profile import ContainerOptions, Model, Profile
+from sparkctl.model.plan import ContainerLabel, LaunchPlan
+from sparkctl.model.profile import ContainerOptions, ModelSpec, Profile
 
 PAIR = ("192.168.200.11", "192.168.200.12")
 WAY = (("NCCL_IB_HCA", "rocep1s0f0,roceP2p1s0f0"), ("NCCL_SOCKET_IFNAME", "enp1s0f0np0"))
@@ -22,7 +22,7 @@ PROFILE = Profile(
     "img:1",
     "big.yaml",
     False,
-    model=Model(path="/models/big"),
+    model=ModelSpec(path="/models/big"),
     port=8000,
     args=(("tp", "2"),),
     nodes=2,
@@ -31,11 +31,14 @@ PROFILE = Profile(
 
 def placed(index: int, profile: Profile = PROFILE, **more: object) -> LaunchPlan:
     place = replace(
-        Place(Rank(index, PAIR), (NodeName("spark1"), NodeName("spark2")), "a1b2c3", WAY, has_devices=True), **more
+        RankPlacement(Rank(index, PAIR), (NodeName("spark1"), NodeName("spark2")), "a1b2c3", WAY, has_devices=True),
+        **more,
     )  # type: ignore[arg-type]
-    engine = engines.load(profile.engine)
+    engine = engines.load_engine(profile.engine)
     node = Node(NodeName(f"spark{index + 1}"), "10.0.0.1")
-    return plan(profile, node, home="/home/milo", operator="milo@desk", environ={}, engine=engine, place=place)
+    return build_launch_plan(
+        profile, node, home="/home/milo", operator="milo@desk", environ={}, engine=engine, place=place
+    )
 
 
 def test_the_head_answers_and_the_worker_does_not() -> None:
@@ -44,10 +47,14 @@ def test_the_head_answers_and_the_worker_does_not() -> None:
     assert (worker.port, worker.ready.line, worker.ready.health, worker.ready.probe) == (None, None, None, "none")
     assert (head.rank, worker.rank, head.ranks) == (0, 1, 2)
     labels = dict(worker.labels)
-    assert (labels[Label.RANK], labels[Label.NODES], labels[Label.RUN]) == ("1/2", "spark1,spark2", "a1b2c3")
-    assert Label.PORT not in labels
-    assert '"probe":"none"' in labels[Label.READY]
-    assert dict(head.labels)[Label.PORT] == "8000"
+    assert (labels[ContainerLabel.RANK], labels[ContainerLabel.NODES], labels[ContainerLabel.RUN]) == (
+        "1/2",
+        "spark1,spark2",
+        "a1b2c3",
+    )
+    assert ContainerLabel.PORT not in labels
+    assert '"probe":"none"' in labels[ContainerLabel.READY]
+    assert dict(head.labels)[ContainerLabel.PORT] == "8000"
     assert head.profile_hash == worker.profile_hash
 
 

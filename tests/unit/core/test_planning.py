@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.core.env import env_file_warnings, parse_env
+from sparkctl.core.env import check_env_file_permissions, parse_env_file
 from sparkctl.core.faults import InvalidFile
-from sparkctl.core.planning import container_name, plan
+from sparkctl.core.planning import build_launch_plan, container_name
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.errors import InvalidInput
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import GuardRule, Label, LaunchPlan, Mount, ReadyRule
+from sparkctl.model.plan import ContainerLabel, GuardRule, LaunchPlan, Mount, ReadinessRule
 from sparkctl.model.profile import Profile
 
 NODE = Node(NodeName("spark1"), "h")
@@ -23,8 +23,8 @@ HEAD = "schema: 1\nname: mine\nengine: sglang\nimage: x/y:1\n"
 
 
 def planned(profile: Profile, home: str = "/home/milo", **environ: str) -> LaunchPlan:
-    engine = engines.load(profile.engine)
-    return plan(profile, NODE, home=home, operator="milo@laptop", environ=environ, engine=engine)
+    engine = engines.load_engine(profile.engine)
+    return build_launch_plan(profile, NODE, home=home, operator="milo@laptop", environ=environ, engine=engine)
 
 
 def profile_of(tmp_path: Path, body: str) -> Profile:
@@ -37,25 +37,25 @@ def test_labels_are_the_whole_state(tmp_path: Path) -> None:
     profile = profile_of(tmp_path, "port: 8003\n")
     made = planned(profile)
     labels = dict(made.labels)
-    assert labels[Label.PROFILE] == labels[Label.INSTANCE] == "mine"
-    assert labels[Label.HASH] == profile.digest == made.profile_hash
-    assert labels[Label.OPERATOR] == "milo@laptop"
-    assert labels[Label.PORT] == "8003"
-    assert ReadyRule(**json.loads(labels[Label.READY])) == made.ready
+    assert labels[ContainerLabel.PROFILE] == labels[ContainerLabel.INSTANCE] == "mine"
+    assert labels[ContainerLabel.HASH] == profile.digest == made.profile_hash
+    assert labels[ContainerLabel.OPERATOR] == "milo@laptop"
+    assert labels[ContainerLabel.PORT] == "8003"
+    assert ReadinessRule(**json.loads(labels[ContainerLabel.READY])) == made.ready
     assert container_name(profile) == made.container_name == "sglang-mine"
 
 
 def test_labels_say_what_a_step_reads_and_what_is_held(tmp_path: Path) -> None:
     made = planned(profile_of(tmp_path, ""))
-    assert not {Label.PER_STEP, Label.EXPECTED} & dict(made.labels).keys()
+    assert not {ContainerLabel.PER_STEP, ContainerLabel.EXPECTED} & dict(made.labels).keys()
     body = "model: {weights: 27GB}\nmemory: {expected: 96GiB}\nargs: {tp: '${RANKS}', speculative-algorithm: NGRAM}\n"
     labels = dict(planned(profile_of(tmp_path, body), RANKS="2").labels)
-    assert json.loads(labels[Label.PER_STEP]) == {"weights": 27 * 10**9, "draft_passes": 0, "ranks": 2}
-    assert labels[Label.EXPECTED] == str(96 << 30)
+    assert json.loads(labels[ContainerLabel.PER_STEP]) == {"weights": 27 * 10**9, "draft_passes": 0, "ranks": 2}
+    assert labels[ContainerLabel.EXPECTED] == str(96 << 30)
 
 
 def test_the_engine_fills_in_and_the_profile_overrules(tmp_path: Path) -> None:
-    own = engines.load("sglang").defaults
+    own = engines.load_engine("sglang").defaults
     made = planned(profile_of(tmp_path, ""))
     assert (made.port, made.gpus, made.ready.line, made.ready.health) == (own.port, "all", own.ready_line, "/health")
     made = planned(
@@ -65,7 +65,7 @@ def test_the_engine_fills_in_and_the_profile_overrules(tmp_path: Path) -> None:
             "start: {ready_line: none, health: none, probe: none, prompt: hi, drop_caches: false}\n",
         )
     )
-    assert made.ready == ReadyRule(line=None, health=None, probe="none", prompt="hi")
+    assert made.ready == ReadinessRule(line=None, health=None, probe="none", prompt="hi")
     assert (made.gpus, made.container_name, made.drop_caches) == (None, "other", False)
 
 
@@ -105,9 +105,9 @@ def test_an_env_file_is_read_beside_the_profile_and_env_wins(tmp_path: Path) -> 
     profile = profile_of(tmp_path, "env_file: secrets.env\nenv: {B: profile}\n")
     assert dict(planned(profile).env) == {"HF_TOKEN": "abc=def ", "B": "profile", "C": ""}
     (tmp_path / "secrets.env").chmod(0o644)
-    assert "chmod 600" in env_file_warnings(profile)[0]
+    assert "chmod 600" in check_env_file_permissions(profile)[0]
     (tmp_path / "secrets.env").chmod(0o600)
-    assert env_file_warnings(profile) == ()
+    assert check_env_file_permissions(profile) == ()
     (tmp_path / "secrets.env").unlink()
     with pytest.raises(InvalidInput, match="the env_file of mine cannot be read: No such file"):
         planned(profile)
@@ -115,7 +115,7 @@ def test_an_env_file_is_read_beside_the_profile_and_env_wins(tmp_path: Path) -> 
 
 def test_a_broken_env_file_says_where_and_never_what() -> None:
     with pytest.raises(InvalidFile) as caught:
-        parse_env(b"A=1\nsecret-without-equals\nB-C=hush\n\xff=1\nD=\x00\n", "s.env")
+        parse_env_file(b"A=1\nsecret-without-equals\nB-C=hush\n\xff=1\nD=\x00\n", "s.env")
     assert caught.value.message.splitlines() == [
         "s.env:2:1: write KEY=VALUE",
         "s.env:3:1: `B-C` is not a variable's name",
@@ -138,7 +138,7 @@ def test_every_shipped_profile_is_valid_complete_and_plans(name: str) -> None:
     assert made.port == profile.port
     assert made.ready.line
     assert made.ready.health
-    assert library.check(Path(profile.origin)) == ()
+    assert library.find_issues(Path(profile.origin)) == ()
 
 
 def test_variants_say_what_they_are_for() -> None:
@@ -154,8 +154,8 @@ def test_variants_say_what_they_are_for() -> None:
 
 
 def test_liveness_is_a_label_only_where_it_is_off(tmp_path: Path) -> None:
-    assert dict(planned(profile_of(tmp_path, "liveness: none\n")).labels)[Label.LIVENESS] == "none"
-    assert Label.LIVENESS not in dict(planned(profile_of(tmp_path, "")).labels)
+    assert dict(planned(profile_of(tmp_path, "liveness: none\n")).labels)[ContainerLabel.LIVENESS] == "none"
+    assert ContainerLabel.LIVENESS not in dict(planned(profile_of(tmp_path, "")).labels)
 
 
 def test_a_start_is_guarded_unless_the_profile_says_off(tmp_path: Path) -> None:

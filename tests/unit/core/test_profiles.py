@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkctl.core.faults import InvalidFile
-from sparkctl.core.profile_build import digest
+from sparkctl.core.profile_build import compute_profile_hash
 from sparkctl.core.profiles import ProfileLibrary, profile_json_schema
 from sparkctl.errors import InvalidInput
 from sparkctl.model.per_step import RoutedExperts
-from sparkctl.model.profile import JsonText, Values
+from sparkctl.model.profile import FlagValues, JsonValue
 
 HEAD = "schema: 1\nname: mine\nengine: sglang\nimage: x/y:1\n"
 
@@ -30,7 +30,7 @@ def library(tmp_path: Path) -> ProfileLibrary:
 def faults_of(library: ProfileLibrary, text: str) -> list[str]:
     path = library.user.parent / "mine.yaml"
     path.write_text(text)
-    return [str(fault).removeprefix(str(path) + ":") for fault in library.check(path)]
+    return [str(fault).removeprefix(str(path) + ":") for fault in library.find_issues(path)]
 
 
 TOKEN = "hf_" + "a" * 30
@@ -187,11 +187,11 @@ def test_every_value_reaches_the_profile_as_written(library: ProfileLibrary) -> 
         ("on", True),
         ("off", False),
         ("time", "22:22"),
-        ("conf", JsonText('{"b":1.10,"a":["x",null]}')),
+        ("conf", JsonValue('{"b":1.10,"a":["x",null]}')),
         ("header", ("a b", "1.0", '{"k":1}')),
-        ("sizes", Values(("1", "2.0", "x"))),
+        ("sizes", FlagValues(("1", "2.0", "x"))),
     )
-    assert profile.extra == (("mods", JsonText('["a"]')), ("benchmark", JsonText('{"tg":[128]}')))
+    assert profile.extra == (("mods", JsonValue('["a"]')), ("benchmark", JsonValue('{"tg":[128]}')))
     assert profile.env == (("A", "1.10"), ("B", "no"), ("C", "true"), ("D", ""), ("E", "${HF_TOKEN}"))
     assert profile.container.shm_size == "1073741824"
     assert profile.container.ulimits == (("memlock", "-1"),)
@@ -220,7 +220,7 @@ def test_a_variant_merges_maps_replaces_lists_and_removes_with_null(library: Pro
         library.user, "variant", "extends: base\nargs: {b: null, a: 9, c: {y: 3}, d: 4}\nmounts: [/b:/b]\nport: null\n"
     )
     profile = library.load("variant")
-    assert profile.args == (("a", "9"), ("c", JsonText('{"x":1,"y":3}')), ("d", "4"))
+    assert profile.args == (("a", "9"), ("c", JsonValue('{"x":1,"y":3}')), ("d", "4"))
     assert profile.mounts == ("/b:/b",)
     assert profile.port is None
     assert (profile.name, profile.engine, profile.image) == ("variant", "sglang", "x/y:1")
@@ -230,7 +230,7 @@ def test_a_variant_merges_maps_replaces_lists_and_removes_with_null(library: Pro
 def test_faults_of_a_base_are_in_the_base(library: ProfileLibrary) -> None:
     base = write(library.shipped, "base", BASE + "prot: 1\n")
     variant = write(library.user, "variant", "extends: base\nport: x\n")
-    lines = [str(fault) for fault in library.check(variant)]
+    lines = [str(fault) for fault in library.find_issues(variant)]
     assert lines == [
         f"{variant}:4:7: port: must be a whole number, not `x`",
         f"{base}:8:1: prot: unknown key; did you mean `port`?",
@@ -252,22 +252,22 @@ def test_a_users_profile_wins_and_may_extend_the_shipped_one_of_its_name(library
 def test_circles_strangers_and_long_chains_are_faults(library: ProfileLibrary) -> None:
     first = write(library.user, "first", "extends: second\n")
     write(library.user, "second", "extends: first\n")
-    assert "`first` leads back to here" in str(library.check(first)[0])
+    assert "`first` leads back to here" in str(library.find_issues(first)[0])
     itself = write(library.user, "itself", "extends: itself\n")
-    assert str(library.check(itself)[0]).endswith("3:10: extends: `itself` is this profile itself")
+    assert str(library.find_issues(itself)[0]).endswith("3:10: extends: `itself` is this profile itself")
     stranger = write(library.user, "stranger", "extends: frist\n")
-    assert str(library.check(stranger)[0]).endswith(
+    assert str(library.find_issues(stranger)[0]).endswith(
         "3:10: extends: no profile is called `frist`; did you mean `first`?"
     )
     for number in range(10):
         write(library.user, f"long{number}", f"extends: long{number + 1}\n")
-    assert "more than 8" in str(library.check(library.user / "long0.yaml")[0])
+    assert "more than 8" in str(library.find_issues(library.user / "long0.yaml")[0])
     assert all(summary.faults for summary in library.list())
 
 
 def test_a_profile_is_called_as_its_file(library: ProfileLibrary) -> None:
     (library.user / "other.yaml").write_text(HEAD)
-    assert str(library.check(library.user / "other.yaml")[0]).endswith(
+    assert str(library.find_issues(library.user / "other.yaml")[0]).endswith(
         "2:7: name: must be `other`, as the file is called"
     )
     with pytest.raises(InvalidFile):
@@ -291,7 +291,7 @@ def test_overrides_are_laid_over_and_checked(library: ProfileLibrary) -> None:
     profile = library.load("base", overrides)
     assert profile.args == (
         ("a", "0.70"),
-        ("c", JsonText('{"x":1,"y":5}')),
+        ("c", JsonValue('{"x":1,"y":5}')),
         ("t", True),
         ("l", ("1.0", "x")),
         ("text", "a: b # c"),
@@ -361,7 +361,7 @@ def test_the_hash_is_of_the_content_alone(library: ProfileLibrary, tmp_path: Pat
         "# other words\n" + BASE.replace("mounts: [~/a:/a]", "mounts:\n  - ~/a:/a") + "title: T\nnotes: N\nsource: S\n",
     )
     assert library.load("base").digest == first
-    assert first == digest(library.load("base"))
+    assert first == compute_profile_hash(library.load("base"))
     assert len(first) == 12
     write(library.user, "base", BASE.replace("a: 1, b: 2", "b: 2, a: 1"))
     assert library.load("base").digest != first  # the order of flags can matter to an engine
@@ -415,7 +415,7 @@ def test_any_map_is_a_profile_or_has_located_faults(
 
     path = tmp_path_factory.getbasetemp() / "any.yaml"
     path.write_text(json.dumps({"schema": 1, "name": "any", "engine": "vllm", "image": "x", **data}))
-    for fault in ProfileLibrary(path.parent / "none", path.parent / "none").check(path):
+    for fault in ProfileLibrary(path.parent / "none", path.parent / "none").find_issues(path):
         assert fault.place.line is not None
         assert str(fault).isprintable()
 
@@ -427,31 +427,37 @@ def test_what_a_profile_lets_through_docker_can_be_asked(data: st.DataObject) ->
     from dataclasses import replace as with_
 
     from sparkctl import engines
-    from sparkctl.core.planning import plan
-    from sparkctl.core.profile_fields import gpus, option_value
-    from sparkctl.model.docker_options import DOCKER_OPTIONS, VALUES, OptionKind
+    from sparkctl.core.planning import build_launch_plan
+    from sparkctl.core.profile_fields import option_value, parse_gpus
+    from sparkctl.model.docker_options import DOCKER_OPTIONS, VALUE_PATTERNS, DockerOptionKind
     from sparkctl.model.node import Node, NodeName
-    from sparkctl.wire.docker_body import create_body
+    from sparkctl.wire.docker_body import build_create_request
 
-    key = data.draw(st.sampled_from([name for name, kind in DOCKER_OPTIONS.items() if kind is not OptionKind.FLAG]))
-    text = st.from_regex(VALUES[key][0], fullmatch=True) if key in VALUES else st.text(min_size=1)
+    key = data.draw(
+        st.sampled_from([name for name, kind in DOCKER_OPTIONS.items() if kind is not DockerOptionKind.FLAG])
+    )
+    text = st.from_regex(VALUE_PATTERNS[key][0], fullmatch=True) if key in VALUE_PATTERNS else st.text(min_size=1)
     value = option_value(key, data.draw(text))
-    cards = gpus(data.draw(st.sampled_from(["all", "1", "device=0", "count=2", '"device=0,1",capabilities=utility'])))
+    cards = parse_gpus(
+        data.draw(st.sampled_from(["all", "1", "device=0", "count=2", '"device=0,1",capabilities=utility']))
+    )
     profile = ProfileLibrary(Path("/nonexistent")).load("qwen36")
-    made = plan(profile, Node(NodeName("n"), "h"), home="/h", operator="o", environ={}, engine=engines.load("sglang"))
-    body = create_body(with_(made, options=((key, value),), gpus=cards))
+    made = build_launch_plan(
+        profile, Node(NodeName("n"), "h"), home="/h", operator="o", environ={}, engine=engines.load_engine("sglang")
+    )
+    body = build_create_request(with_(made, options=((key, value),), gpus=cards))
     assert body["Image"] == profile.image
 
 
 def test_the_operators_own_file_is_a_copy_of_the_shipped_one_once(tmp_path: Path) -> None:
     library = ProfileLibrary(user=tmp_path / "not" / "there")
-    before = library.stamp()
-    path, is_new = library.own("qwen36")
+    before = library.get_modification_times()
+    path, is_new = library.get_or_copy_user_file("qwen36")
     assert is_new
     assert path == tmp_path / "not" / "there" / "qwen36.yaml"
     assert path.read_bytes() == (library.shipped / "qwen36.yaml").read_bytes()
-    assert library.own("qwen36") == (path, False)
+    assert library.get_or_copy_user_file("qwen36") == (path, False)
     assert library.load("qwen36").shipped is False
-    assert library.stamp() != before
+    assert library.get_modification_times() != before
     with pytest.raises(InvalidInput, match="no profile is called"):
-        library.own("qwen")
+        library.get_or_copy_user_file("qwen")

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.core.record import decode, encode, masked
-from sparkctl.core.recording import Recorder, read
+from sparkctl.core.record import decode_event, encode_event, redact_launch_plan
+from sparkctl.core.recording import EventRecorder, read_recording
 from sparkctl.errors import InvalidInput
 from sparkctl.model import events
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.operations.replay import last
+from sparkctl.operations.replay import load_final_views
 from tests.unit.core.test_record import NODE, PLAN, SAMPLES
 
 TOKEN = "hf_canarycanarycanarycanary"
@@ -64,17 +64,17 @@ def anything(hint: object) -> st.SearchStrategy[object]:
 @given(data=st.data())
 def test_every_event_comes_back_whatever_it_holds(kind: type, data: st.DataObject) -> None:
     event = typing.cast("events.Event", data.draw(anything(kind)))
-    back = decode(json.loads(json.dumps(encode(event), allow_nan=False)))
-    if isinstance(event, events.PlanMade):
-        event = events.PlanMade(event.ts, event.plan.node, masked(event.plan))
-        assert isinstance(back, events.PlanMade)
-        back = events.PlanMade(back.ts, back.plan.node, back.plan)
+    back = decode_event(json.loads(json.dumps(encode_event(event), allow_nan=False)))
+    if isinstance(event, events.LaunchPlanned):
+        event = events.LaunchPlanned(event.ts, event.plan.node, redact_launch_plan(event.plan))
+        assert isinstance(back, events.LaunchPlanned)
+        back = events.LaunchPlanned(back.ts, back.plan.node, back.plan)
     assert back == event
 
 
 def written(path: Path, *some: events.Event) -> list[str]:
     failures: list[str] = []
-    with Recorder(path, failures.append) as recorder:
+    with EventRecorder(path, failures.append) as recorder:
         for event in some:
             recorder.write(event)
     return failures
@@ -82,7 +82,7 @@ def written(path: Path, *some: events.Event) -> list[str]:
 
 def test_a_file_of_events_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert written(tmp_path / "r", *SAMPLES) == []
-    assert list(read(tmp_path / "r")) == SAMPLES
+    assert list(read_recording(tmp_path / "r")) == SAMPLES
     assert stat.S_IMODE((tmp_path / "r").stat().st_mode) == 0o600
 
 
@@ -90,14 +90,14 @@ def test_one_that_gzip_has_packed_is_read_as_it_was(tmp_path: Path) -> None:
     written(tmp_path / "r", *SAMPLES)
     packed = gzip.compress((tmp_path / "r").read_bytes())
     (tmp_path / "r.jsonl.gz").write_bytes(packed)
-    assert list(read(tmp_path / "r.jsonl.gz")) == SAMPLES
+    assert list(read_recording(tmp_path / "r.jsonl.gz")) == SAMPLES
     cut: list[str] = []
     (tmp_path / "r.jsonl.gz").write_bytes(packed[:-9])
-    assert len(list(read(tmp_path / "r.jsonl.gz", cut.append))) <= len(SAMPLES)
+    assert len(list(read_recording(tmp_path / "r.jsonl.gz", cut.append))) <= len(SAMPLES)
     assert len(cut) == 1
     (tmp_path / "r.jsonl.gz").write_bytes(packed[:12] + b"\xff" * 40)
     with pytest.raises(InvalidInput, match=r"cannot (unpack|read)"):
-        list(read(tmp_path / "r.jsonl.gz"))
+        list(read_recording(tmp_path / "r.jsonl.gz"))
 
 
 def test_what_is_there_is_not_written_over_unless_asked_to(tmp_path: Path) -> None:
@@ -105,30 +105,30 @@ def test_what_is_there_is_not_written_over_unless_asked_to(tmp_path: Path) -> No
     path.write_text("mine")
     path.chmod(0o644)
     with pytest.raises(InvalidInput, match="is there already"):
-        Recorder(path, print)
+        EventRecorder(path, print)
     assert path.read_text() == "mine"
-    Recorder(path, print, force=True).close()
+    EventRecorder(path, print, force=True).close()
     assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("", 0o600)
 
 
 @pytest.mark.parametrize("name", ["no/such/directory", "."])
 def test_where_nothing_can_be_written_it_says_so(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidInput, match=r"cannot write|is there already"):
-        Recorder(tmp_path / name, print)
+        EventRecorder(tmp_path / name, print)
 
 
 def test_no_secret_gets_into_it(tmp_path: Path) -> None:
-    said = events.Warned(1.0, NODE, f"pulling with {TOKEN} failed", "see https://me:sesame-open@host/x")
-    written(tmp_path / "r", events.PlanMade(1.0, NODE, PLAN), said)
+    said = events.WarningEmitted(1.0, NODE, f"pulling with {TOKEN} failed", "see https://me:sesame-open@host/x")
+    written(tmp_path / "r", events.LaunchPlanned(1.0, NODE, PLAN), said)
     text = (tmp_path / "r").read_text()
     assert TOKEN not in text
     assert "sesame-open" not in text
-    assert [type(event) for event in read(tmp_path / "r")] == [events.PlanMade, events.Warned]
+    assert [type(event) for event in read_recording(tmp_path / "r")] == [events.LaunchPlanned, events.WarningEmitted]
 
 
 def test_a_full_disk_is_told_once_and_ends_the_recording_alone() -> None:
     failures: list[str] = []
-    recorder = Recorder(Path("/dev/full"), failures.append, force=True)
+    recorder = EventRecorder(Path("/dev/full"), failures.append, force=True)
     recorder.write(SAMPLES[0])
     recorder.write(SAMPLES[1])
     assert failures == ["the recording /dev/full ends here: No space left on device"]
@@ -139,7 +139,7 @@ def test_a_last_line_that_was_cut_is_left_out(tmp_path: Path) -> None:
     whole = (tmp_path / "r").read_bytes()
     for end in (whole[:-1], whole[:-20], whole + b'{"ts":1'):
         (tmp_path / "r").write_bytes(end)
-        assert len(list(read(tmp_path / "r"))) == (2 if end == whole[:-20] else 3)
+        assert len(list(read_recording(tmp_path / "r"))) == (2 if end == whole[:-20] else 3)
 
 
 DAMAGED = [
@@ -165,9 +165,9 @@ def test_a_damaged_line_is_told_with_its_number(tmp_path: Path, line: str, told:
     written(path, SAMPLES[0])
     with path.open("ab") as file:
         file.write(line.encode("latin-1") + b"\n")
-        file.write(json.dumps(encode(SAMPLES[1])).encode() + b"\n")
+        file.write(json.dumps(encode_event(SAMPLES[1])).encode() + b"\n")
     with pytest.raises(InvalidInput) as refused:
-        list(read(path))
+        list(read_recording(path))
     assert str(refused.value).startswith(f"{path}:2: ")
     assert told in str(refused.value)
     assert "\x1b" not in str(refused.value)
@@ -188,23 +188,23 @@ def test_no_line_whatever_it_says_is_more_than_an_event_or_refused(value: object
         value if isinstance(value, dict) else {"ts": 1.0, "node": "a", "sample": value, "state": value, "lines": value}
     )
     try:
-        event = decode({**data, "event": kind})
+        event = decode_event({**data, "event": kind})
     except ValueError:
         return
-    assert decode(encode(event)) == decode(encode(event))
+    assert decode_event(encode_event(event)) == decode_event(encode_event(event))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"not a recording"])
 def test_what_is_no_recording_at_all_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "r").write_bytes(content)
     with pytest.raises(InvalidInput, match=r"is empty|no JSON"):
-        list(read(tmp_path / "r"))
+        list(read_recording(tmp_path / "r"))
     with pytest.raises(InvalidInput, match="cannot read"):
-        list(read(tmp_path / "absent"))
+        list(read_recording(tmp_path / "absent"))
 
 
 def test_a_name_that_is_not_in_the_recording_is_refused() -> None:
     seen = [events.NodeStateChanged(1.0, NodeName(name), NodeState.OK) for name in ("a", "b")]
-    assert [view.name for view in last(seen, ["b"])] == ["b"]
+    assert [view.name for view in load_final_views(seen, ["b"])] == ["b"]
     with pytest.raises(InvalidInput, match="c is not in the recording"):
-        last(seen, ["c"])
+        load_final_views(seen, ["c"])

@@ -6,36 +6,46 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.release import Ran, held_files, left_files, ran, shortage, survivors, words_of
-from sparkctl.model.memory import BeforeStart, Memory
+from sparkctl.core.release import (
+    ContainerFootprint,
+    capture_footprint,
+    compute_missing_memory,
+    describe_leftover,
+    find_leftover_shm_files,
+    find_surviving_processes,
+    summarize_shm_files,
+)
+from sparkctl.model.memory import MemoryBeforeStart, MemoryReading
 from sparkctl.model.units import GIB, MIB
-from sparkctl.probe.leftovers import Proc, ShmFile
-from sparkctl.probe.look import Look
+from sparkctl.probe.leftovers import ProcessInfo, SharedMemoryFile
+from sparkctl.probe.look import NodeInspection
 
 ID, OTHER = "a" * 64, "b" * 64
-CORE = Proc(812, 1, 5000, "VLLM::EngineCor", is_alive=True, words=("VLLM::EngineCore",), born=1050.0, resident=3 * MIB)
-WAS = Ran(ID, started=1000.0)
+CORE = ProcessInfo(
+    812, 1, 5000, "VLLM::EngineCor", is_alive=True, words=("VLLM::EngineCore",), born=1050.0, resident=3 * MIB
+)
+WAS = ContainerFootprint(ID, started=1000.0)
 
 
-def look(*procs: Proc, **more: object) -> Look:
-    return replace(Look(procs=procs, pids={}, gpu={}), **more)  # type: ignore[arg-type]
+def look(*procs: ProcessInfo, **more: object) -> NodeInspection:
+    return replace(NodeInspection(procs=procs, pids={}, gpu={}), **more)  # type: ignore[arg-type]
 
 
 def test_a_process_it_had_is_its_own_and_the_same_pid_with_another_start_is_another() -> None:
-    python = Proc(
+    python = ProcessInfo(
         700, 699, 4000, "python3", is_alive=True, words=("python3", "-m", "sglang.launch_server"), born=1001.0
     )
-    was = ran(ID, 1000.0, look(python, CORE, pids={700: ID, 812: OTHER}), shares_shm=False)
+    was = capture_footprint(ID, 1000.0, look(python, CORE, pids={700: ID, 812: OTHER}), shares_shm=False)
     assert was.processes == {(700, 4000)}
-    (left,) = survivors(was, look(python, gpu={700: 5 * GIB}))
-    assert words_of(left) == "process 700 (python3 -m sglang.launch_server), which outlived it: 5.0 GiB"
+    (left,) = find_surviving_processes(was, look(python, gpu={700: 5 * GIB}))
+    assert describe_leftover(left) == "process 700 (python3 -m sglang.launch_server), which outlived it: 5.0 GiB"
     assert left.remedy.startswith("sudo kill 700")
-    assert survivors(was, look(replace(python, start=9000))) == ()
-    assert survivors(was, look(replace(python, is_alive=False))) == (), "a zombie holds nothing"
+    assert find_surviving_processes(was, look(replace(python, start=9000))) == ()
+    assert find_surviving_processes(was, look(replace(python, is_alive=False))) == (), "a zombie holds nothing"
 
 
 def test_what_the_kernel_still_counts_as_its_is_its() -> None:
-    (left,) = survivors(WAS, look(replace(CORE, parent=700), pids={812: ID}))
+    (left,) = find_surviving_processes(WAS, look(replace(CORE, parent=700), pids={812: ID}))
     assert "outlived it" in left.what
 
 
@@ -52,13 +62,13 @@ def test_what_the_kernel_still_counts_as_its_is_its() -> None:
 )
 def test_an_engine_s_process_that_nobody_looks_after_is_named(title: str) -> None:
     lost = replace(CORE, words=(title,), name=title[:15])
-    (left,) = survivors(WAS, look(lost, gpu={812: 11 * GIB}))
+    (left,) = find_surviving_processes(WAS, look(lost, gpu={812: 11 * GIB}))
     assert left.what == f"process 812 ({title}), which belongs to no container"
     assert left.size == 11 * GIB + 3 * MIB
 
 
-SESSION = Proc(40, 1, 9, "bash", is_alive=True)
-MANAGER = Proc(41, 1, 9, "systemd", is_alive=True)
+SESSION = ProcessInfo(40, 1, 9, "bash", is_alive=True)
+MANAGER = ProcessInfo(41, 1, 9, "systemd", is_alive=True)
 
 
 @pytest.mark.parametrize(
@@ -78,35 +88,35 @@ MANAGER = Proc(41, 1, 9, "systemd", is_alive=True)
         "an engine's name behind a program",
     ],
 )
-def test_what_may_be_anybody_s_is_not_blamed(one: Proc) -> None:
-    assert survivors(WAS, look(SESSION, one)) == ()
+def test_what_may_be_anybody_s_is_not_blamed(one: ProcessInfo) -> None:
+    assert find_surviving_processes(WAS, look(SESSION, one)) == ()
 
 
 def test_a_process_of_another_container_is_not_blamed_and_one_that_a_session_took_in_is() -> None:
-    assert survivors(WAS, look(CORE, pids={812: OTHER})) == ()
-    assert len(survivors(WAS, look(MANAGER, replace(CORE, parent=41)))) == 1
-    assert len(survivors(WAS, look(replace(CORE, parent=40)))) == 1, "its parent is not there any more"
+    assert find_surviving_processes(WAS, look(CORE, pids={812: OTHER})) == ()
+    assert len(find_surviving_processes(WAS, look(MANAGER, replace(CORE, parent=41)))) == 1
+    assert len(find_surviving_processes(WAS, look(replace(CORE, parent=40)))) == 1, "its parent is not there any more"
 
 
 def test_secrets_and_control_characters_of_a_command_line_are_not_shown() -> None:
     lost = replace(CORE, words=("VLLM::EngineCore\x1b[2J", "--api-key", "sk-very-secret-1234567890"))
-    (left,) = survivors(WAS, look(lost))
+    (left,) = find_surviving_processes(WAS, look(lost))
     assert "secret-1234" not in left.what
     assert "\x1b" not in left.what
 
 
-PSM = ShmFile("/dev/shm/psm_1a2b", (27, 4), 0, 64 * MIB, 1020.0)
+PSM = SharedMemoryFile("/dev/shm/psm_1a2b", (27, 4), 0, 64 * MIB, 1020.0)
 SHARING = replace(WAS, shares_shm=True, files=frozenset({(27, 4)}))
 
 
 def test_a_file_that_it_had_mapped_is_certainly_its_and_one_of_such_a_name_seems_so() -> None:
     other = replace(PSM, path="/dev/shm/sem.mp-xyz", inode=(27, 5), size=4096)
-    assert left_files(SHARING, look(shm=(PSM, other))) == ((PSM,), (other,))
-    (held,) = held_files([other, PSM])
+    assert find_leftover_shm_files(SHARING, look(shm=(PSM, other))) == ((PSM,), (other,))
+    (held,) = summarize_shm_files([other, PSM])
     assert held.what == "psm_1a2b, sem.mp-xyz in /dev/shm, in use by nobody"
     assert (held.size, held.counts) == (64 * MIB + 4096, True)
     assert held.remedy == "sudo rm -- /dev/shm/psm_1a2b /dev/shm/sem.mp-xyz"
-    assert [one.counts for one in held_files([other])] == [False], "semaphores hold next to nothing"
+    assert [one.counts for one in summarize_shm_files([other])] == [False], "semaphores hold next to nothing"
 
 
 @pytest.mark.parametrize(
@@ -121,25 +131,25 @@ def test_a_file_that_it_had_mapped_is_certainly_its_and_one_of_such_a_name_seems
     ],
     ids=["was there before", "of unknown age", "in use", "no engine's", "a /dev/shm of its own", "of unknown start"],
 )
-def test_what_may_be_somebody_else_s_in_dev_shm_is_left_alone(was: Ran, one: ShmFile) -> None:
-    assert left_files(was, look(shm=(one,))) == ((), ())
+def test_what_may_be_somebody_else_s_in_dev_shm_is_left_alone(was: ContainerFootprint, one: SharedMemoryFile) -> None:
+    assert find_leftover_shm_files(was, look(shm=(one,))) == ((), ())
 
 
-def memory(available: int) -> Memory:
-    return Memory(121 * GIB, available, available, 0, 0, 0)
+def memory(available: int) -> MemoryReading:
+    return MemoryReading(121 * GIB, available, available, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
     ("before", "available", "held", "own", "short"),
     [
-        (BeforeStart(110 * GIB, 4 * GIB), 109 * GIB, 4 * GIB, 80 * GIB, 0),
-        (BeforeStart(110 * GIB, 4 * GIB), 90 * GIB, 4 * GIB, 80 * GIB, 20 * GIB),
-        (BeforeStart(110 * GIB, 4 * GIB), 90 * GIB, 24 * GIB, 80 * GIB, 0),
-        (BeforeStart(110 * GIB, None), 90 * GIB, 24 * GIB, 80 * GIB, 20 * GIB),
-        (BeforeStart(110 * GIB, 4 * GIB), 60 * GIB, 4 * GIB, 30 * GIB, 30 * GIB),
-        (BeforeStart(110 * GIB, 4 * GIB), 60 * GIB, 4 * GIB, 1 * GIB, 0),
-        (BeforeStart(110 * GIB, 4 * GIB), 106 * GIB, 4 * GIB, 90 * GIB, 0),
-        (BeforeStart(110 * GIB, 4 * GIB), 118 * GIB, 4 * GIB, 90 * GIB, 0),
+        (MemoryBeforeStart(110 * GIB, 4 * GIB), 109 * GIB, 4 * GIB, 80 * GIB, 0),
+        (MemoryBeforeStart(110 * GIB, 4 * GIB), 90 * GIB, 4 * GIB, 80 * GIB, 20 * GIB),
+        (MemoryBeforeStart(110 * GIB, 4 * GIB), 90 * GIB, 24 * GIB, 80 * GIB, 0),
+        (MemoryBeforeStart(110 * GIB, None), 90 * GIB, 24 * GIB, 80 * GIB, 20 * GIB),
+        (MemoryBeforeStart(110 * GIB, 4 * GIB), 60 * GIB, 4 * GIB, 30 * GIB, 30 * GIB),
+        (MemoryBeforeStart(110 * GIB, 4 * GIB), 60 * GIB, 4 * GIB, 1 * GIB, 0),
+        (MemoryBeforeStart(110 * GIB, 4 * GIB), 106 * GIB, 4 * GIB, 90 * GIB, 0),
+        (MemoryBeforeStart(110 * GIB, 4 * GIB), 118 * GIB, 4 * GIB, 90 * GIB, 0),
         (None, 90 * GIB, 4 * GIB, 80 * GIB, None),
     ],
     ids=[
@@ -148,10 +158,10 @@ def memory(available: int) -> Memory:
     ],
 )
 def test_what_is_missing_compared_with_the_start(
-    before: BeforeStart | None, available: int, held: int | None, own: int | None, short: int | None
+    before: MemoryBeforeStart | None, available: int, held: int | None, own: int | None, short: int | None
 ) -> None:
-    assert shortage(before, look(memory=memory(available), everybody=held), own) == short
+    assert compute_missing_memory(before, look(memory=memory(available), everybody=held), own) == short
 
 
 def test_a_look_without_memory_proves_nothing() -> None:
-    assert shortage(BeforeStart(110 * GIB, None), look(), None) is None
+    assert compute_missing_memory(MemoryBeforeStart(110 * GIB, None), look(), None) is None

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.bundle import Bundle, file_name
-from sparkctl.core.scrub import Scrubber
+from sparkctl.core.bundle import SupportBundle, safe_file_name
+from sparkctl.core.scrub import Redactor
 from sparkctl.errors import InvalidInput
 
 SECRET = "sesame-open-42"
@@ -46,46 +46,46 @@ DATA: list[object] = [
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_no_line_of_a_text_keeps_it(text: str) -> None:
-    masked = Scrubber().text(f"before\n{text}\nafter")
+    masked = Redactor().redact_text(f"before\n{text}\nafter")
     assert SECRET not in masked
     assert "a" * 30 not in masked
     assert masked.startswith("before\n")
     assert masked.endswith("\nafter")
-    assert Scrubber().text(masked) == masked
+    assert Redactor().redact_text(masked) == masked
 
 
 @pytest.mark.parametrize("data", DATA, ids=lambda data: next(iter(data)))
 def test_no_json_of_docker_keeps_it(data: object) -> None:
-    assert SECRET not in json.dumps(Scrubber().data(data))
+    assert SECRET not in json.dumps(Redactor().redact_json(data))
 
 
 def test_a_known_value_is_masked_wherever_it_turns_up() -> None:
-    scrubber = Scrubber(frozenset([SECRET]))
-    assert SECRET not in scrubber.text(f"kernel: somebody said {SECRET} here")
-    assert SECRET not in json.dumps(scrubber.data({"Env": [f"INNOCENT={SECRET}"], SECRET: [1, SECRET, None]}))
+    scrubber = Redactor(frozenset([SECRET]))
+    assert SECRET not in scrubber.redact_text(f"kernel: somebody said {SECRET} here")
+    assert SECRET not in json.dumps(scrubber.redact_json({"Env": [f"INNOCENT={SECRET}"], SECRET: [1, SECRET, None]}))
 
 
 def test_what_stands_below_a_masked_block_stays() -> None:
     text = "PRIVATE_KEY: |\n  one\n  two\nport: 8000\nengine:\n  args: 5\nkey:\nport: 1"
     below = "port: 8000\nengine:\n  args: 5\nkey:\nport: 1"
-    assert Scrubber().text(text).split("\n", 3)[3] == below
+    assert Redactor().redact_text(text).split("\n", 3)[3] == below
 
 
 def test_what_is_no_secret_stays() -> None:
     text = "MemTotal:       127535224 kB\nmax_num_batched_tokens: 5\nmax_tokens=4096\nProduct Name : NVIDIA GB10"
-    assert Scrubber().text(text) == text
+    assert Redactor().redact_text(text) == text
     data = {
         "Id": "ab" * 32,
         "Env": ["PATH=/usr/bin", "MAX_TOKENS=7"],
         "State": {"Pid": 7, "Running": True},
         "Secrets": None,
     }
-    assert Scrubber().data(data) == data
+    assert Redactor().redact_json(data) == data
 
 
 def test_a_bundle_is_for_its_owner_alone_and_whole_or_not_there(tmp_path: Path) -> None:
     path = tmp_path / "b.tar.gz"
-    with Bundle(path) as bundle:
+    with SupportBundle(path) as bundle:
         bundle.write("top", {"a/b.txt": "näh\n", "c": ""})
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with tarfile.open(path) as archive:
@@ -94,17 +94,17 @@ def test_a_bundle_is_for_its_owner_alone_and_whole_or_not_there(tmp_path: Path) 
         assert member is not None
         assert member.read() == "näh\n".encode()
     with pytest.raises(InvalidInput, match="is there already"):
-        Bundle(path)
-    with pytest.raises(KeyboardInterrupt), Bundle(tmp_path / "c.tar.gz"):
+        SupportBundle(path)
+    with pytest.raises(KeyboardInterrupt), SupportBundle(tmp_path / "c.tar.gz"):
         raise KeyboardInterrupt
     assert not (tmp_path / "c.tar.gz").exists()
     with pytest.raises(InvalidInput, match="cannot write"):
-        Bundle(tmp_path / "no" / "such.tar.gz")
+        SupportBundle(tmp_path / "no" / "such.tar.gz")
 
 
 @pytest.mark.parametrize("name", ["../x", ".", "..", "/etc", "milo@host:22", "a b\n", "", "é"])
 def test_any_name_is_one_component_of_a_path(name: str) -> None:
-    made = file_name(name)
+    made = safe_file_name(name)
     assert made
     assert "/" not in made
     assert not made.startswith(".")

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from sparkctl.core.actions import action
-from sparkctl.core.serving import cut_off, unseen
-from sparkctl.core.situation import Situation
-from sparkctl.core.store import InstanceView, LoadView
+from sparkctl.core.serving import find_interrupted_instances, find_unlisted_nodes
+from sparkctl.core.situation import ActionContext
+from sparkctl.core.store import InstanceView, NodeTelemetryView
 from sparkctl.model.container import ContainerState
-from sparkctl.model.metrics import Numbers
+from sparkctl.model.metrics import EngineMeter
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.per_step import PerStep
+from sparkctl.model.per_step import DecodeStepSpec
 from sparkctl.model.phase import Phase
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
@@ -22,26 +22,26 @@ ONE, TWO = NodeName("spark1"), NodeName("spark2")
 def instance(name: str, node: NodeName, running: float | None) -> InstanceView:
     return InstanceView(
         name=name, node=node, container=name, image="i", state=ContainerState.RUNNING, status="Up", ours=True,
-        memory=None, phase=Phase.READY, numbers=Numbers(running=running),
+        memory=None, phase=Phase.READY, numbers=EngineMeter(running=running),
     )  # fmt: skip
 
 
 def part(node: NodeName, running: float | None) -> InstanceView:
     """Of a model on two Sparks."""
-    one = replace(instance("big", node, running), per_step=PerStep(None, 1, 1, ranks=2))
+    one = replace(instance("big", node, running), per_step=DecodeStepSpec(None, 1, 1, ranks=2))
     return one if running is not None else replace(one, numbers=None)
 
 
-def situation() -> Situation:
+def situation() -> ActionContext:
     foreign = replace(instance("theirs", ONE, 4.0), ours=False)
     silent = replace(instance("silent", ONE, None), numbers=None)
     loading = replace(silent, name="loading", phase=Phase.LOADING)
     there = (instance("busy", ONE, 2.0), instance("idle", ONE, 0.0), silent, foreign, loading, part(ONE, 1.0))
     views = (
-        LoadView(ONE, NodeState.OK, 0.0, instances=there),
-        LoadView(TWO, NodeState.OK, 0.0, instances=(instance("busy", TWO, 1.0), part(TWO, None))),
+        NodeTelemetryView(ONE, NodeState.OK, 0.0, instances=there),
+        NodeTelemetryView(TWO, NodeState.OK, 0.0, instances=(instance("busy", TWO, 1.0), part(TWO, None))),
     )
-    return Situation((ONE, TWO), views, ONE, "busy")
+    return ActionContext((ONE, TWO), views, ONE, "busy")
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def situation() -> Situation:
     ],
 )
 def test_who_answers_requests_and_would_be_ended(line: str, ends: list[str]) -> None:
-    assert [f"{one.name}@{one.node}" for one in cut_off(situation(), line.split())] == ends
+    assert [f"{one.name}@{one.node}" for one in find_interrupted_instances(situation(), line.split())] == ends
 
 
 def test_a_model_on_two_sparks_is_stopped_on_both_by_its_key() -> None:
@@ -85,8 +85,8 @@ def test_where_nobody_has_looked_is_not_known_to_be_empty() -> None:
     looked = replace(now.views[0], instances_seen=1.0)
     dark = replace(now.views[1], state=NodeState.UNKNOWN, instances=())
     now = replace(now, views=(looked, dark))
-    assert unseen(now, ["down", "big"]) == (TWO,)
-    assert unseen(now, ["down", "big", "--node", "spark1"]) == ()
-    assert unseen(now, ["logs", "big"]) == ()
+    assert find_unlisted_nodes(now, ["down", "big"]) == (TWO,)
+    assert find_unlisted_nodes(now, ["down", "big", "--node", "spark1"]) == ()
+    assert find_unlisted_nodes(now, ["logs", "big"]) == ()
     gone = replace(now, views=(looked, replace(dark, state=NodeState.UNREACHABLE)))
-    assert unseen(gone, ["down", "big"]) == (), "nothing can be cut off where nothing can be reached"
+    assert find_unlisted_nodes(gone, ["down", "big"]) == (), "nothing can be cut off where nothing can be reached"

@@ -8,7 +8,7 @@ import pytest
 
 from sparkctl.core.clock import SystemClock
 from sparkctl.core.session import Session
-from sparkctl.errors import LocalStall, Starved
+from sparkctl.errors import LocalStall, NodeStarved
 from sparkctl.model.node import Node, NodeName
 
 NODE = Node(NodeName("here"), "local")
@@ -27,7 +27,7 @@ class Sleepy(SystemClock):
 
 async def test_a_node_that_is_too_slow_is_called_so() -> None:
     async with Session(NODE) as session:
-        with pytest.raises(Starved, match="did not finish `sleep` within 0 s"):
+        with pytest.raises(NodeStarved, match="did not finish `sleep` within 0 s"):
             await session.run(["sleep", "30"], timeout=0.2)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.shell_words import inside_words, shell_words
+from sparkctl.core.shell_words import build_container_shell_command, build_ssh_command
 from sparkctl.model.node import Node, NodeName
 
 NAME = NodeName("spark1")
@@ -25,17 +25,17 @@ NAME = NodeName("spark1")
     ],
 )
 def test_what_the_config_says_is_what_ssh_is_told(node: Node, words: list[str]) -> None:
-    assert shell_words(node, {"SHELL": "/bin/zsh"}) == words
+    assert build_ssh_command(node, {"SHELL": "/bin/zsh"}) == words
 
 
 def test_a_home_is_found_and_without_a_shell_there_is_the_usual_one() -> None:
-    assert shell_words(Node(NAME, "s", identity="~/.ssh/spark"), {})[2] == str(Path.home() / ".ssh/spark")
-    assert shell_words(Node(NAME, "local"), {}) == ["/bin/sh"]
+    assert build_ssh_command(Node(NAME, "s", identity="~/.ssh/spark"), {})[2] == str(Path.home() / ".ssh/spark")
+    assert build_ssh_command(Node(NAME, "local"), {}) == ["/bin/sh"]
 
 
 def test_a_shell_inside_of_a_container_is_told_its_name_and_nothing_that_a_shell_would_read() -> None:
-    here = inside_words(Node(NAME, "local"), "sglang-qwen36")
+    here = build_container_shell_command(Node(NAME, "local"), "sglang-qwen36")
     assert here[:5] == ["docker", "exec", "-it", "--", "sglang-qwen36"]
-    away = inside_words(Node(NAME, "s", user="milo"), "a; rm -rf $HOME")
+    away = build_container_shell_command(Node(NAME, "s", user="milo"), "a; rm -rf $HOME")
     assert away[:-1] == ["ssh", "-l", "milo", "-t", "--", "s"]
     assert shlex.split(away[-1]) == ["docker", "exec", "-it", "--", "a; rm -rf $HOME", *here[5:]]

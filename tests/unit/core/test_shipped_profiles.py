@@ -10,9 +10,9 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.core import linting
-from sparkctl.core.planning import plan
+from sparkctl.core.planning import build_launch_plan
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.model.lint import Level, Lint
+from sparkctl.model.lint import LintRule, LintSeverity
 from sparkctl.model.node import Node, NodeName
 
 LIBRARY = ProfileLibrary(Path("/nonexistent"))
@@ -32,7 +32,7 @@ SEED = (
 
 def words(name: str) -> tuple[str, ...]:
     profile = LIBRARY.load(name)
-    return engines.load(profile.engine).argv(profile)
+    return engines.load_engine(profile.engine).build_command(profile)
 
 
 def test_all_of_them_are_there() -> None:
@@ -58,23 +58,25 @@ def test_a_profile_says_what_it_is_and_where_it_comes_from(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_profile_is_checked_without_errors(name: str) -> None:
-    checked = linting.check(LIBRARY, LIBRARY.find(name))
-    assert [str(one) for one in checked.of(Level.ERROR)] == []
-    warned = {one.kind for one in checked.of(Level.WARNING)}
-    assert warned == ({Lint.KNOWN_TRAP} if name == "qwen36" else set())
+    checked = linting.lint_profile_file(LIBRARY, LIBRARY.find(name))
+    assert [str(one) for one in checked.of(LintSeverity.ERROR)] == []
+    warned = {one.kind for one in checked.of(LintSeverity.WARNING)}
+    assert warned == ({LintRule.KNOWN_TRAP} if name == "qwen36" else set())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_profile_becomes_a_launch(name: str) -> None:
     profile = LIBRARY.load(name)
-    engine = engines.load(profile.engine)
-    made = plan(profile, Node(NodeName("s"), "h"), home="/home/me", operator="o", environ={}, engine=engine)
+    engine = engines.load_engine(profile.engine)
+    made = build_launch_plan(
+        profile, Node(NodeName("s"), "h"), home="/home/me", operator="o", environ={}, engine=engine
+    )
     assert made.image == profile.image
     assert made.port
     assert not [word for word in made.command if "${" in word or word == "None"]
     if profile.engine != "container":
         assert profile.model.path in made.command
-    assert engine.decoding(made.command).ranks == profile.nodes
+    assert engine.read_decoding_settings(made.command).ranks == profile.nodes
 
 
 def test_the_post_s_command_is_kept_argument_for_argument() -> None:
@@ -91,13 +93,13 @@ def test_the_variant_of_it_with_all_flags_has_all_flags() -> None:
 
 
 def test_the_trap_of_the_post_s_command_has_two_ways_out() -> None:
-    (said,) = linting.cautions(LIBRARY.load("qwen36"), LIBRARY)
+    (said,) = linting.list_start_warnings(LIBRARY.load("qwen36"), LIBRARY)
     assert said.message.endswith("dies of that with a TypeError")
     assert said.setting == "args.speculative-num-draft-tokens=20"
     assert said.instead == ("qwen36-nextn", "qwen36-ngram"), "and not the one that wants both Sparks"
-    assert linting.cautions(LIBRARY.load("qwen36", [said.setting]), LIBRARY) == ()
+    assert linting.list_start_warnings(LIBRARY.load("qwen36", [said.setting]), LIBRARY) == ()
     for name in said.instead:
-        assert linting.cautions(LIBRARY.load(name), LIBRARY) == ()
+        assert linting.list_start_warnings(LIBRARY.load(name), LIBRARY) == ()
 
 
 def test_four_agents_at_150k() -> None:

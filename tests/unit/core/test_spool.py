@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.core.spool import Spool
+from sparkctl.core.spool import DiskLineBuffer
 
 LINES = st.lists(st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), max_size=40), max_size=150)
 
@@ -19,7 +19,7 @@ LINES = st.lists(st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp
 @settings(max_examples=60, deadline=None)
 @given(st.lists(LINES, max_size=12), st.integers(1, 400))
 def test_it_is_the_newest_lines_of_a_list(batches: list[list[str]], most: int) -> None:
-    spool = Spool(most_lines=most)
+    spool = DiskLineBuffer(most_lines=most)
     whole: list[str] = []
     for batch in batches:
         spool.append(batch)
@@ -33,7 +33,7 @@ def test_it_is_the_newest_lines_of_a_list(batches: list[list[str]], most: int) -
 
 
 def test_nothing_is_left_in_the_directory_and_the_file_is_private(tmp_path: Path) -> None:
-    spool = Spool(tmp_path)
+    spool = DiskLineBuffer(tmp_path)
     spool.append(["a line"])
     assert list(tmp_path.iterdir()) == []
     mine = [info for info in map(_stat_of, _open_files()) if info and info.st_size == len("a line\n")]
@@ -53,7 +53,7 @@ def _stat_of(number: int) -> os.stat_result | None:
 
 
 def test_old_parts_leave_the_disk(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, most_lines=800)
+    spool = DiskLineBuffer(tmp_path, most_lines=800)
     before = len(_open_files())
     for start in range(0, 20_000, 100):
         spool.append([f"line {number}" for number in range(start, start + 100)])
@@ -62,7 +62,7 @@ def test_old_parts_leave_the_disk(tmp_path: Path) -> None:
 
 
 def test_bytes_are_bounded_too(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, most_bytes=1 << 20)
+    spool = DiskLineBuffer(tmp_path, most_bytes=1 << 20)
     for _ in range(40):
         spool.append(["x" * 1000] * 100)
     assert 700 <= len(spool) <= 1300
@@ -71,15 +71,15 @@ def test_bytes_are_bounded_too(tmp_path: Path) -> None:
 
 def test_a_full_disk_keeps_the_newest_lines_in_memory(tmp_path: Path) -> None:
     """The kernel's file size limit refuses writes as a full disk does: in the middle, and part of them."""
-    spool = Spool(tmp_path, in_memory=1 << 20)
+    spool = DiskLineBuffer(tmp_path, in_memory=1 << 20)
     wrote = [f"line {number} " + "x" * 90 for number in range(40_000)]
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_001, hard))
     try:
         for start in range(0, 4000, 500):
             spool.append(wrote[start : start + 500])
-        assert spool.trouble is not None
-        assert "only the newest 1 MiB" in spool.trouble
+        assert spool.write_error is not None
+        assert "only the newest 1 MiB" in spool.write_error
         assert spool.read(0, 4000) == wrote[:4000], "nothing is lost at the moment of the fall"
         for start in range(4000, 40_000, 500):
             spool.append(wrote[start : start + 500])
@@ -91,16 +91,16 @@ def test_a_full_disk_keeps_the_newest_lines_in_memory(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_not_there_is_no_error(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "nowhere")
+    spool = DiskLineBuffer(tmp_path / "nowhere")
     spool.append(["one", "two"])
     assert spool.read(0, 2) == ["one", "two"]
-    assert spool.trouble is not None
-    assert "No such file" in spool.trouble
+    assert spool.write_error is not None
+    assert "No such file" in spool.write_error
 
 
 @pytest.mark.parametrize("lines", [200_000])
 def test_lines_are_not_in_memory(lines: int) -> None:
-    spool = Spool()
+    spool = DiskLineBuffer()
     spool.append(["warm"])
     tracemalloc.start()
     try:

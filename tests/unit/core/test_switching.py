@@ -9,13 +9,13 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.switching import Coming, Site, plan
-from sparkctl.core.wholes import Occupant, wholes
+from sparkctl.core.switching import IncomingRank, NodeInventory, plan_switch
+from sparkctl.core.wholes import RankContainer, group_by_instance
 from sparkctl.model.container import Container, ContainerState
-from sparkctl.model.fit import Answer, Fit, Holder, Obtained, Part, Standing
+from sparkctl.model.fit import EstimatePart, EstimateSource, FitOutcome, MemoryBudget, MemoryFit, MemoryHolder
 from sparkctl.model.node import NodeName
-from sparkctl.model.plan import Label, LaunchPlan, ReadyRule, Timeouts
-from sparkctl.model.switch import Conflict, SwitchPlan
+from sparkctl.model.plan import ContainerLabel, LaunchPlan, PhaseTimeouts, ReadinessRule
+from sparkctl.model.switch import SwitchConflict, SwitchPlan
 from sparkctl.model.units import GIB
 
 NODES = (NodeName("spark1"), NodeName("spark2"))
@@ -23,10 +23,10 @@ TOTAL = 120 * GIB
 
 
 def launch(node: NodeName, *, port: int | None = 8000, group: str | None = None) -> LaunchPlan:
-    labels = ((Label.GROUP, group),) if group else ()
+    labels = ((ContainerLabel.GROUP, group),) if group else ()
     return LaunchPlan(
         node, "new", "new", "feedfacecafe", "vllm", "vllm-new", "image:1", None, (), (), (), None, None, None, "host", (),
-        (), (), labels, port, None, None, ReadyRule(None, None, "none"), Timeouts(), True, 30.0, None, None,
+        (), (), labels, port, None, None, ReadinessRule(None, None, "none"), PhaseTimeouts(), True, 30.0, None, None,
     )  # fmt: skip
 
 
@@ -34,57 +34,67 @@ def container(
     name: str, *, instance: str | None = None, port: int | None = None, rank: str | None = None, run: str | None = None,
     **more: str,
 ) -> Container:  # fmt: skip
-    labels = {Label.INSTANCE: instance, Label.RANK: rank, Label.RUN: run, Label.HASH: "old" if instance else None}
-    labels[Label.NODES] = ",".join(NODES) if rank else None
-    labels |= {f"{Label.PREFIX}{key}": value for key, value in more.items()}
+    labels = {
+        ContainerLabel.INSTANCE: instance,
+        ContainerLabel.RANK: rank,
+        ContainerLabel.RUN: run,
+        ContainerLabel.HASH: "old" if instance else None,
+    }
+    labels[ContainerLabel.NODES] = ",".join(NODES) if rank else None
+    labels |= {f"{ContainerLabel.PREFIX}{key}": value for key, value in more.items()}
     pairs = tuple((key, value) for key, value in labels.items() if value is not None)
     return Container(
         f"id-{name}", name, "image", ContainerState.RUNNING, "Up", 0.0, pairs, ports=(port,) if port else ()
     )
 
 
-def occupant(node: NodeName, held: int | None, one: Container, port: int | None = None) -> Occupant:
-    return Occupant(node, one, None if held is None else held * GIB, port)
+def occupant(node: NodeName, held: int | None, one: Container, port: int | None = None) -> RankContainer:
+    return RankContainer(node, one, None if held is None else held * GIB, port)
 
 
 def site(
-    node: NodeName, *occupants: Occupant, need: int | None = None, port: int | None = 8000, group: str | None = None,
+    node: NodeName, *occupants: RankContainer, need: int | None = None, port: int | None = 8000, group: str | None = None,
     has_image: bool = True,
-) -> Site:  # fmt: skip
+) -> NodeInventory:  # fmt: skip
     """Return a node of 120 GiB; ``need`` GiB is what is to start there."""
     held = sum(one.held or 0 for one in occupants)
 
-    def fit(gone: frozenset[str]) -> Fit:
+    def fit(gone: frozenset[str]) -> MemoryFit:
         back = sum(one.held or 0 for one in occupants if one.container.id in gone)
         room = TOTAL - held + back
         holders = tuple(
-            Holder(one.name, one.container.is_ours, one.held, is_replaced=one.container.id in gone) for one in occupants
+            MemoryHolder(one.name, one.container.is_managed, one.held, is_replaced=one.container.id in gone)
+            for one in occupants
         )
-        standing = Standing(TOTAL, TOTAL - held, 0, holders)
+        standing = MemoryBudget(TOTAL, TOTAL - held, 0, holders)
         size = (need or 0) * GIB
-        foreign = tuple(one.name for one in occupants if not one.container.is_ours and room + (one.held or 0) >= size)
-        answer = Answer.FITS if room >= size else Answer.IF_STOPPED if foreign else Answer.SHORT
-        stops = foreign[:1] if answer is Answer.IF_STOPPED else ()
-        return Fit(node, "new", answer, (Part("all", size, Obtained.PROFILE),), standing, stops=stops)
+        foreign = tuple(
+            one.name for one in occupants if not one.container.is_managed and room + (one.held or 0) >= size
+        )
+        answer = FitOutcome.FITS if room >= size else FitOutcome.IF_STOPPED if foreign else FitOutcome.SHORT
+        stops = foreign[:1] if answer is FitOutcome.IF_STOPPED else ()
+        return MemoryFit(
+            node, "new", answer, (EstimatePart("all", size, EstimateSource.PROFILE),), standing, stops=stops
+        )
 
-    coming = None if need is None else Coming(launch(node, port=port, group=group), has_image, fit)
-    return Site(node, tuple(occupants), TOTAL, TOTAL - held, frozenset({22}), coming=coming)
+    coming = None if need is None else IncomingRank(launch(node, port=port, group=group), has_image, fit)
+    return NodeInventory(node, tuple(occupants), TOTAL, TOTAL - held, frozenset({22}), coming=coming)
 
 
-def why(made: SwitchPlan) -> dict[str, tuple[Conflict, ...]]:
+def why(made: SwitchPlan) -> dict[str, tuple[SwitchConflict, ...]]:
     return {one.container: one.conflicts for change in made.changes for one in change.tenants}
 
 
 def test_only_what_leaves_no_room_goes_and_the_small_one_first() -> None:
     tts = occupant(NODES[0], 10, container("tts", instance="tts"), 9000)
     large = occupant(NODES[0], 70, container("llm", instance="llm"), 9001)
-    made = plan("new", NODES[:1], [site(NODES[0], tts, large, need=45)])
-    assert why(made) == {"tts": (Conflict.MEMORY,), "llm": ()}, "10 GiB are enough, and fewer are lost"
-    made = plan("new", NODES[:1], [site(NODES[0], tts, large, need=60)])
-    assert why(made) == {"tts": (), "llm": (Conflict.MEMORY,)}
+    made = plan_switch("new", NODES[:1], [site(NODES[0], tts, large, need=45)])
+    assert why(made) == {"tts": (SwitchConflict.MEMORY,), "llm": ()}, "10 GiB are enough, and fewer are lost"
+    made = plan_switch("new", NODES[:1], [site(NODES[0], tts, large, need=60)])
+    assert why(made) == {"tts": (), "llm": (SwitchConflict.MEMORY,)}
     assert made.stops == ("llm",)
     assert made.changes[0].available_after == (120 - 80 + 70 - 60) * GIB
-    made = plan("new", NODES[:1], [site(NODES[0], tts, large, need=30)])
+    made = plan_switch("new", NODES[:1], [site(NODES[0], tts, large, need=30)])
     assert made.stops == ()
     assert not made.obstacles
 
@@ -92,8 +102,8 @@ def test_only_what_leaves_no_room_goes_and_the_small_one_first() -> None:
 def test_a_model_over_two_sparks_goes_whole_and_the_other_spark_is_free() -> None:
     head = occupant(NODES[0], 100, container("head", instance="big", rank="0/2", run="r1"), 8010)
     worker = occupant(NODES[1], 99, container("worker", instance="big", rank="1/2", run="r1"))
-    made = plan("new", NODES[:1], [site(NODES[0], head, need=60), site(NODES[1], worker)])
-    assert why(made) == {"head": (Conflict.MEMORY,), "worker": (Conflict.NODES,)}
+    made = plan_switch("new", NODES[:1], [site(NODES[0], head, need=60), site(NODES[1], worker)])
+    assert why(made) == {"head": (SwitchConflict.MEMORY,), "worker": (SwitchConflict.NODES,)}
     assert [change.node for change in made.changes] == list(NODES)
     assert made.changes[1].is_free_after
     assert made.changes[1].available_after == TOTAL
@@ -102,20 +112,22 @@ def test_a_model_over_two_sparks_goes_whole_and_the_other_spark_is_free() -> Non
 def test_ranks_without_labels_belong_together_by_their_divided_model_and_twins_do_not() -> None:
     divided = json.dumps({"weights": 10**11, "ranks": 2})
     ranks = [occupant(node, 90, container(f"r-{node}", instance="big", **{"per-step": divided})) for node in NODES]
-    assert [one.nodes for one in wholes(ranks)] == [NODES]
+    assert [one.nodes for one in group_by_instance(ranks)] == [NODES]
     twins = [occupant(node, 90, container(f"t-{node}", instance="same")) for node in NODES]
-    assert [one.nodes for one in wholes(twins)] == [NODES[:1], NODES[1:]], "one on each Spark, and each by itself"
+    assert [one.nodes for one in group_by_instance(twins)] == [NODES[:1], NODES[1:]], (
+        "one on each Spark, and each by itself"
+    )
 
 
 def test_what_is_not_ours_is_named_and_never_stopped() -> None:
     comfy = occupant(NODES[0], 80, container("comfyui"))
-    made = plan("new", NODES[:1], [site(NODES[0], comfy, need=60)])
+    made = plan_switch("new", NODES[:1], [site(NODES[0], comfy, need=60)])
     assert made.stops == ()
     (sentence,) = made.obstacles
     assert "comfyui on spark1 holds the memory" in sentence
     assert "docker stop comfyui" in sentence
     web = occupant(NODES[0], 1, container("web", port=8000))
-    (sentence,) = plan("new", NODES[:1], [site(NODES[0], web, need=60)]).obstacles
+    (sentence,) = plan_switch("new", NODES[:1], [site(NODES[0], web, need=60)]).obstacles
     assert "web on spark1 has port 8000" in sentence
 
 
@@ -124,39 +136,45 @@ def test_port_group_and_another_version_go() -> None:
     of_group = occupant(NODES[0], 1, container("b", instance="b", group="llm"), 9000)
     version = occupant(NODES[0], 1, container("c", instance="new"), 9001)
     other = occupant(NODES[0], 1, container("d", instance="d", group="tts"), 9002)
-    made = plan("new", NODES[:1], [site(NODES[0], same_port, of_group, version, other, need=1, group="llm")])
-    assert why(made) == {"a": (Conflict.PORT,), "b": (Conflict.GROUP,), "c": (Conflict.INSTANCE,), "d": ()}
+    made = plan_switch("new", NODES[:1], [site(NODES[0], same_port, of_group, version, other, need=1, group="llm")])
+    assert why(made) == {
+        "a": (SwitchConflict.PORT,),
+        "b": (SwitchConflict.GROUP,),
+        "c": (SwitchConflict.INSTANCE,),
+        "d": (),
+    }
 
 
 def test_a_silent_spark_that_holds_a_rank_is_an_obstacle_unless_told_to_keep_going() -> None:
     head = occupant(NODES[0], 100, container("head", instance="big", rank="0/2", run="r1"), 8010)
-    sites = [site(NODES[0], head, need=60), Site(NODES[1], silent="no route to host")]
-    made = plan("new", NODES[:1], sites)
+    sites = [site(NODES[0], head, need=60), NodeInventory(NODES[1], silent="no route to host")]
+    made = plan_switch("new", NODES[:1], sites)
     assert any("big has a rank on spark2" in one for one in made.obstacles)
-    made = plan("new", NODES[:1], sites, keep_going=True)
+    made = plan_switch("new", NODES[:1], sites, keep_going=True)
     assert not made.obstacles
     assert any("big has a rank on spark2" in one for one in made.cautions)
     alone = occupant(NODES[0], 100, container("llm", instance="llm"), 8010)
-    assert not plan("new", NODES[:1], [site(NODES[0], alone, need=60), sites[1]]).obstacles, (
+    assert not plan_switch("new", NODES[:1], [site(NODES[0], alone, need=60), sites[1]]).obstacles, (
         "it has nothing to do with it"
     )
 
 
 def test_the_very_same_is_there_and_nothing_is_switched() -> None:
     same = container("vllm-new", instance="new")
-    labels = tuple((key, "feedfacecafe" if key == Label.HASH else value) for key, value in same.labels)
+    labels = tuple((key, "feedfacecafe" if key == ContainerLabel.HASH else value) for key, value in same.labels)
     same = Container(same.id, same.name, same.image, same.state, same.status, 0.0, labels)
-    made = plan("new", NODES[:1], [site(NODES[0], occupant(NODES[0], 60, same, 8000), need=60)])
+    made = plan_switch("new", NODES[:1], [site(NODES[0], occupant(NODES[0], 60, same, 8000), need=60)])
     assert made.is_there
     assert made.stops == ()
 
 
 def test_a_missing_image_and_a_name_that_is_taken_are_obstacles() -> None:
-    made = plan("new", NODES[:1], [site(NODES[0], need=1, has_image=False)])
+    made = plan_switch("new", NODES[:1], [site(NODES[0], need=1, has_image=False)])
     assert "does not have the image image:1" in made.obstacles[0]
     foreign = occupant(NODES[0], 1, container("vllm-new"))
     assert (
-        "has the name that the new container" in plan("new", NODES[:1], [site(NODES[0], foreign, need=1)]).obstacles[0]
+        "has the name that the new container"
+        in plan_switch("new", NODES[:1], [site(NODES[0], foreign, need=1)]).obstacles[0]
     )
 
 
@@ -164,9 +182,9 @@ def test_a_missing_image_and_a_name_that_is_taken_are_obstacles() -> None:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[tuple[NodeName, ...], list[Site]]:
+def worlds(draw: st.DrawFn) -> tuple[tuple[NodeName, ...], list[NodeInventory]]:
     """Return where something is to start, and two Sparks with a few models, some over both, and some foreign containers."""
-    on: dict[NodeName, list[Occupant]] = {node: [] for node in NODES}
+    on: dict[NodeName, list[RankContainer]] = {node: [] for node in NODES}
     for at in range(draw(st.integers(0, 5))):
         kind = draw(st.sampled_from(("ours", "foreign", "both")))
         held, port = draw(st.integers(0, 40)), draw(st.sampled_from((None, 8000, 9000)))
@@ -198,39 +216,39 @@ def worlds(draw: st.DrawFn) -> tuple[tuple[NodeName, ...], list[Site]]:
 
 @given(worlds())
 def test_never_a_foreign_one_never_half_a_model_never_without_a_conflict(
-    world: tuple[tuple[NodeName, ...], list[Site]],
+    world: tuple[tuple[NodeName, ...], list[NodeInventory]],
 ) -> None:
     targets, sites = world
-    made = plan("new", targets, sites)
+    made = plan_switch("new", targets, sites)
     tenants = [one for change in made.changes for one in change.tenants]
     goes = {one.container_id for one in tenants if one.goes}
     assert all(one.ours for one in tenants if one.goes)
-    for whole in wholes(each for one in sites for each in one.occupants):
+    for whole in group_by_instance(each for one in sites for each in one.occupants):
         assert whole.ids <= goes or not whole.ids & goes
         reasons = {conflict for one in tenants if one.container_id in whole.ids for conflict in one.conflicts}
-        assert reasons != {Conflict.NODES}, "a model goes for a reason of its own"
+        assert reasons != {SwitchConflict.NODES}, "a model goes for a reason of its own"
     assert made.stops == tuple(sorted({one.instance for one in tenants if one.goes}))
-    again = plan("new", targets, list(reversed(sites)))
+    again = plan_switch("new", targets, list(reversed(sites)))
     assert again == made, "whoever is asked first"
     if made.is_possible:
         assert all(not change.fit.is_refused for change in made.changes if change.fit is not None)
         _assert_none_too_many(targets, sites, made)
 
 
-def _assert_none_too_many(targets: Sequence[NodeName], sites: Sequence[Site], made: SwitchPlan) -> None:
+def _assert_none_too_many(targets: Sequence[NodeName], sites: Sequence[NodeInventory], made: SwitchPlan) -> None:
     """Leave each that goes for memory alone where it is: then it does not fit."""
     goes = {one.container_id for change in made.changes for one in change.stops}
-    for whole in wholes(each for one in sites for each in one.occupants):
+    for whole in group_by_instance(each for one in sites for each in one.occupants):
         why_ = {
             c for change in made.changes for one in change.stops if one.container_id in whole.ids for c in one.conflicts
         }
-        if why_ and why_ <= {Conflict.MEMORY, Conflict.NODES}:
+        if why_ and why_ <= {SwitchConflict.MEMORY, SwitchConflict.NODES}:
             kept = frozenset(goes - whole.ids)
             assert any(one.coming.fit(kept).is_refused for one in sites if one.coming is not None)
 
 
 def test_the_very_same_with_its_ranks_in_another_order_or_in_part_is_called_so() -> None:
-    def rank(node: NodeName, label: str, hash_: str) -> Occupant:
+    def rank(node: NodeName, label: str, hash_: str) -> RankContainer:
         return occupant(node, 90, container(f"{label[0]}", instance="new", rank=label, run="r1", hash=hash_))
 
     same = "feedfacecafe"  # of what is to come
@@ -238,22 +256,22 @@ def test_the_very_same_with_its_ranks_in_another_order_or_in_part_is_called_so()
         site(NODES[1], rank(NODES[1], "1/2", same), need=60),
         site(NODES[0], rank(NODES[0], "0/2", same), need=60),
     ]
-    assert set(why(plan("new", NODES[::-1], turned)).values()) == {(Conflict.PLACES,)}
+    assert set(why(plan_switch("new", NODES[::-1], turned)).values()) == {(SwitchConflict.PLACES,)}
     half = [site(NODES[0], rank(NODES[0], "0/2", same), need=60), site(NODES[1], need=60)]
-    assert why(plan("new", NODES, half)) == {"0": (Conflict.PART,)}
+    assert why(plan_switch("new", NODES, half)) == {"0": (SwitchConflict.PART,)}
     older = [site(node, rank(node, f"{at}/2", "older"), need=60) for at, node in enumerate(NODES)]
-    assert set(why(plan("new", NODES, older)).values()) == {(Conflict.INSTANCE,)}
+    assert set(why(plan_switch("new", NODES, older)).values()) == {(SwitchConflict.INSTANCE,)}
 
 
 def test_where_the_sum_is_not_known_who_holds_most_is_named_with_what_frees_it() -> None:
-    def asked(*there: Occupant, others: Sequence[Site] = ()) -> tuple[str, ...]:
-        def fit(gone: frozenset[str]) -> Fit:
-            return Fit(NODES[0], "new", Answer.UNKNOWN, cautions=("$SHARE is not there yet", "another thing"))
+    def asked(*there: RankContainer, others: Sequence[NodeInventory] = ()) -> tuple[str, ...]:
+        def fit(gone: frozenset[str]) -> MemoryFit:
+            return MemoryFit(NODES[0], "new", FitOutcome.UNKNOWN, cautions=("$SHARE is not there yet", "another thing"))
 
-        made = plan(
+        made = plan_switch(
             "new",
             NODES[:1],
-            [replace(site(NODES[0], *there, need=1), coming=Coming(launch(NODES[0]), True, fit)), *others],
+            [replace(site(NODES[0], *there, need=1), coming=IncomingRank(launch(NODES[0]), True, fit)), *others],
         )
         assert made.stops == ()
         return made.cautions

@@ -11,14 +11,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sparkctl.core.window import MetricsWindow
-from sparkctl.model.metrics import Activity, EngineMetrics, Estimator, Histogram, Numbers
+from sparkctl.model.metrics import EngineActivity, EngineMeter, EngineMetrics, Histogram, MeterSource
 
 
-def after(*readings: tuple[float, EngineMetrics], at: float | None = None) -> Numbers:
+def after(*readings: tuple[float, EngineMetrics], at: float | None = None) -> EngineMeter:
     window = MetricsWindow()
     for when, metrics in readings:
-        window.add(when, metrics)
-    return window.numbers(readings[-1][0] if at is None else at)
+        window.add_reading(when, metrics)
+    return window.compute_meter(readings[-1][0] if at is None else at)
 
 
 def vllm(steps: float, accepted: float = 0.0, **more: float) -> EngineMetrics:
@@ -37,13 +37,13 @@ def vllm(steps: float, accepted: float = 0.0, **more: float) -> EngineMetrics:
 
 def test_rates_are_differences_over_time() -> None:
     seen = after((0, vllm(100, 50)), (10, vllm(200, 125, prompt_tokens=400)))
-    assert seen.activity is Activity.DECODING
-    assert seen.estimator is Estimator.COUNTERS
+    assert seen.activity is EngineActivity.DECODING
+    assert seen.estimator is MeterSource.COUNTERS
     assert seen.seconds == 10
     assert (seen.generation_rate, seen.prompt_rate, seen.steps) == (17.5, 40, 10)
     assert seen.acceptance is not None
     assert (seen.acceptance.length, seen.acceptance.rate) == (1.75, 0.25)
-    assert seen.acceptance.estimator is Estimator.COUNTERS
+    assert seen.acceptance.estimator is MeterSource.COUNTERS
 
 
 def test_acceptance_of_a_real_run() -> None:
@@ -74,7 +74,7 @@ def test_nothing_is_told_before_the_second_reading() -> None:
 
 
 def test_nor_when_readings_have_stopped() -> None:
-    assert after((0, vllm(0)), (10, vllm(100)), at=31) == Numbers()
+    assert after((0, vllm(0)), (10, vllm(100)), at=31) == EngineMeter()
 
 
 def test_without_speculation_there_is_no_acceptance_and_a_step_is_a_token() -> None:
@@ -86,7 +86,7 @@ def test_without_speculation_there_is_no_acceptance_and_a_step_is_a_token() -> N
 def test_steps_without_a_draft_are_steps() -> None:
     """n-gram finds no draft at temperature 1: tokens come, the drafts counter stands."""
     seen = after((0, vllm(100, 50)), (10, vllm(100, 50, generation_tokens=250)))
-    assert seen.activity is Activity.DECODING
+    assert seen.activity is EngineActivity.DECODING
     assert seen.steps == 10
     assert seen.acceptance is not None
     assert (seen.acceptance.length, seen.acceptance.rate) == (None, None)
@@ -102,23 +102,23 @@ def test_a_step_serves_the_whole_batch_and_the_largest_where_requests_wait() -> 
 def test_idle_is_idle_and_holds_nothing_of_before() -> None:
     busy, still = vllm(100, 50, running=1), vllm(100, 50, running=0)
     seen = after((0, vllm(0)), (10, busy), (20, still), (30, still))
-    assert seen.activity is Activity.IDLE
+    assert seen.activity is EngineActivity.IDLE
     assert (seen.generation_rate, seen.steps, seen.acceptance, seen.batch) == (0, 0, None, None)
 
 
 def test_a_prompt_being_read_is_not_idle() -> None:
     seen = after((0, vllm(100)), (10, vllm(100, running=1)))
-    assert (seen.activity, seen.generation_rate, seen.steps) == (Activity.PREFILL, 0, None)
+    assert (seen.activity, seen.generation_rate, seen.steps) == (EngineActivity.PREFILL, 0, None)
 
 
 def test_a_restart_is_a_new_baseline() -> None:
     window = MetricsWindow()
-    window.add(0, vllm(1000, 500))
-    window.add(5, vllm(1050, 520))
-    window.add(10, vllm(20, 10))
-    assert window.numbers(10).generation_rate is None
-    window.add(15, vllm(70, 35))
-    assert window.numbers(15).generation_rate == 15
+    window.add_reading(0, vllm(1000, 500))
+    window.add_reading(5, vllm(1050, 520))
+    window.add_reading(10, vllm(20, 10))
+    assert window.compute_meter(10).generation_rate is None
+    window.add_reading(15, vllm(70, 35))
+    assert window.compute_meter(15).generation_rate == 15
 
 
 def test_another_process_is_a_restart_even_if_it_has_overtaken() -> None:
@@ -157,7 +157,7 @@ def test_quantiles_lie_within_the_bounds_and_in_order(steps: list[int], one: flo
     bounds = [*(0.01 * 2**n for n in range(len(steps) - 1)), math.inf]
     totals = [sum(steps[: n + 1]) for n in range(len(steps))]
     seen = Histogram(tuple(zip(bounds, map(float, totals), strict=True)))
-    low, high = seen.quantile(min(one, other)), seen.quantile(max(one, other))
+    low, high = seen.estimate_quantile(min(one, other)), seen.estimate_quantile(max(one, other))
     if not totals[-1]:
         assert (low, high) == (None, None)
         return
@@ -170,15 +170,15 @@ def test_quantiles_lie_within_the_bounds_and_in_order(steps: list[int], one: flo
 def test_figures_agree_with_what_was_done(stretches: list[tuple[float, int, int]]) -> None:
     """Whatever the engine does between readings: no rate is below 0 or above the fastest stretch, no share above 1."""
     window, now, steps, accepted, fastest = MetricsWindow(), 0.0, 0, 0, 0.0
-    window.add(now, vllm(0))
+    window.add_reading(now, vllm(0))
     for seconds, more, lucky in stretches:
         now, steps, accepted = now + seconds, steps + more, accepted + more * lucky
         fastest = max(fastest, more * (1 + lucky) / seconds)
-        window.add(now, vllm(steps, accepted, running=1 if more else 0))
-        seen = window.numbers(now)
+        window.add_reading(now, vllm(steps, accepted, running=1 if more else 0))
+        seen = window.compute_meter(now)
         assert seen.generation_rate is not None
         assert 0 <= seen.generation_rate <= fastest + 1e-6
-        assert (seen.activity is Activity.IDLE) == (seen.generation_rate == 0)
+        assert (seen.activity is EngineActivity.IDLE) == (seen.generation_rate == 0)
         if seen.acceptance is not None and seen.acceptance.length is not None:
             assert 1 <= seen.acceptance.length <= 4
             assert seen.acceptance.rate is not None
@@ -190,8 +190,8 @@ def test_restarts_never_show_as_a_rate_below_zero(stretches: list[tuple[float, i
     window, now, steps = MetricsWindow(), 0.0, 0
     for seconds, more, restart in stretches:
         now, steps = now + seconds, more if restart else steps + more
-        window.add(now, vllm(steps))
-        seen = window.numbers(now)
+        window.add_reading(now, vllm(steps))
+        seen = window.compute_meter(now)
         for value in (seen.generation_rate, seen.prompt_rate, seen.steps):
             assert value is None or value >= 0
 
@@ -204,8 +204,8 @@ def test_missing_series_make_figures_unknown_and_break_nothing(pages: Sequence[t
     window = MetricsWindow()
     for number, (missing, in_strides, at_end) in enumerate(pages):
         page = vllm(100 * number, 50 * number, in_strides=in_strides, at_request_end=at_end)
-        window.add(5 * number, replace(page, **dict.fromkeys(missing)))  # type: ignore[arg-type]
-        seen = window.numbers(5 * number)
+        window.add_reading(5 * number, replace(page, **dict.fromkeys(missing)))  # type: ignore[arg-type]
+        seen = window.compute_meter(5 * number)
         if "generation_tokens" in missing and not in_strides:
             assert (seen.activity, seen.generation_rate) == (None, None)
         if "drafts" in missing:
@@ -232,30 +232,30 @@ def sglang(tokens: float | None, rate: float = 12.7, prompts: float = 100, **mor
 
 def test_gauges_are_the_estimator_while_the_counter_moves() -> None:
     seen = after(*((5 * n, sglang(70 * n, 12.7 + n / 100)) for n in range(4)))
-    assert (seen.activity, seen.estimator) == (Activity.DECODING, Estimator.GAUGE)
+    assert (seen.activity, seen.estimator) == (EngineActivity.DECODING, MeterSource.GAUGE)
     assert seen.generation_rate == pytest.approx(12.73)
     assert seen.steps == pytest.approx(12.73 / 1.75)
     assert seen.acceptance is not None
-    assert seen.acceptance.estimator is Estimator.GAUGE
+    assert seen.acceptance.estimator is MeterSource.GAUGE
 
 
 def test_frozen_gauges_are_idle() -> None:
     """After the load they stand for half a minute: three running, 12.7 tok/s, and not one step."""
     window = MetricsWindow()
     for second in range(0, 60, 2):
-        window.add(second, sglang(14 * min(second, 20), running=3))
-        seen = window.numbers(second)
+        window.add_reading(second, sglang(14 * min(second, 20), running=3))
+        seen = window.compute_meter(second)
         if 4 <= second <= 20:
-            assert seen.activity is Activity.DECODING
+            assert seen.activity is EngineActivity.DECODING
         if second > 30:
-            assert (seen.activity, seen.generation_rate, seen.acceptance) == (Activity.IDLE, 0, None)
+            assert (seen.activity, seen.generation_rate, seen.acceptance) == (EngineActivity.IDLE, 0, None)
             assert (seen.running, seen.kv_usage) == (None, None), "as of the last step, which is over"
 
 
 def test_zeroed_gauges_are_idle_at_once() -> None:
     rest = sglang(100, 0.0, running=0, kv_usage=0)
     seen = after((0, rest), (2, rest))
-    assert (seen.activity, seen.running, seen.kv_usage) == (Activity.IDLE, 0, 0)
+    assert (seen.activity, seen.running, seen.kv_usage) == (EngineActivity.IDLE, 0, 0)
 
 
 def test_the_first_rate_after_an_idle_gap_is_not_believed() -> None:
@@ -263,7 +263,7 @@ def test_the_first_rate_after_an_idle_gap_is_not_believed() -> None:
     readings += [(5.0 * n, sglang(210)) for n in range(4, 12)]
     bogus = (60.0, sglang(280, 1.5, prompts=150))
     seen = after(*readings, bogus)
-    assert (seen.activity, seen.generation_rate, seen.steps) == (Activity.DECODING, None, None)
+    assert (seen.activity, seen.generation_rate, seen.steps) == (EngineActivity.DECODING, None, None)
     assert after(*readings, bogus, (65.0, sglang(350, 12.6, prompts=150))).generation_rate == 12.6
 
 
@@ -271,16 +271,16 @@ def test_long_strides_are_neither_idle_nor_distrusted() -> None:
     """Forty steps of a large dense model take longer than the window."""
     window = MetricsWindow()
     for second in range(0, 120, 2):
-        window.add(second, sglang(40 * (second // 14), 2.8))
-        seen = window.numbers(second)
-        assert seen.activity is not Activity.IDLE, second
+        window.add_reading(second, sglang(40 * (second // 14), 2.8))
+        seen = window.compute_meter(second)
+        assert seen.activity is not EngineActivity.IDLE, second
         if second > 30:
             assert seen.generation_rate == 2.8
 
 
 def test_without_the_counter_a_gauge_written_anew_is_a_step() -> None:
     seen = after(*((5 * n, sglang(None, 12.7 + n / 100)) for n in range(4)))
-    assert seen.activity is Activity.DECODING
+    assert seen.activity is EngineActivity.DECODING
     assert seen.generation_rate == pytest.approx(12.73)
 
 
@@ -301,17 +301,17 @@ def test_a_counter_of_steps_is_the_rate_of_the_window_whatever_the_last_stride_w
             decoded += 135
         if second % 10 == 0:
             prompts, first = prompts + 90, first + 3  # a request begins after each pause
-        window.add(second, counted(decoded, first, prompts=prompts, running=second % 3))
+        window.add_reading(second, counted(decoded, first, prompts=prompts, running=second % 3))
         if second >= 20:
-            seen = window.numbers(second)
-            assert (seen.activity, seen.estimator) == (Activity.DECODING, Estimator.COUNTERS)
+            seen = window.compute_meter(second)
+            assert (seen.activity, seen.estimator) == (EngineActivity.DECODING, MeterSource.COUNTERS)
             assert seen.generation_rate == pytest.approx(81, rel=0.18)
     assert seen.generation_rate == pytest.approx((135 * 6 + 3) / 10, abs=14)
 
 
 def test_the_first_token_of_a_request_is_a_token() -> None:
     seen = after((0, counted(100, 10)), (10, counted(100, 30, prompts=2000)))
-    assert (seen.activity, seen.generation_rate) == (Activity.DECODING, 2)
+    assert (seen.activity, seen.generation_rate) == (EngineActivity.DECODING, 2)
 
 
 def test_an_engine_that_is_only_asked_for_its_health_is_idle() -> None:
@@ -319,28 +319,30 @@ def test_an_engine_that_is_only_asked_for_its_health_is_idle() -> None:
     window = MetricsWindow()
     for second in range(0, 300, 2):
         load = min(second, 20)
-        window.add(second, counted(240 * load, load, prompts=100 * load + second // 3, running=3 if second < 20 else 0))
-        seen = window.numbers(second)
+        window.add_reading(
+            second, counted(240 * load, load, prompts=100 * load + second // 3, running=3 if second < 20 else 0)
+        )
+        seen = window.compute_meter(second)
         if 2 <= second <= 20:
-            assert seen.activity is Activity.DECODING, second
+            assert seen.activity is EngineActivity.DECODING, second
         if second > 32:
-            assert (seen.activity, seen.generation_rate, seen.prompt_rate) == (Activity.IDLE, 0, 0), second
+            assert (seen.activity, seen.generation_rate, seen.prompt_rate) == (EngineActivity.IDLE, 0, 0), second
             assert (seen.running, seen.waiting) == (0, 0), "so that its liveness may be asked"
 
 
 def test_a_prompt_being_read_is_more_than_health_checks() -> None:
     seen = after((0, counted(100)), (4, counted(100, prompts=8292, running=0)))
-    assert (seen.activity, seen.generation_rate) == (Activity.PREFILL, 0)
+    assert (seen.activity, seen.generation_rate) == (EngineActivity.PREFILL, 0)
 
 
 def test_a_counter_that_stands_while_it_decodes_moves_in_strides_and_the_gauge_is_nearer() -> None:
     """As versions may have it that count once a stride: forty steps of three streams, every 14 s."""
     window = MetricsWindow()
     for second in range(0, 120, 2):
-        window.add(second, counted(120 * (second // 14), rate=8.57, running=3))
-        seen = window.numbers(second)
+        window.add_reading(second, counted(120 * (second // 14), rate=8.57, running=3))
+        seen = window.compute_meter(second)
         if second >= 44:
-            assert (seen.generation_rate, seen.estimator) == (8.57, Estimator.GAUGE), second
+            assert (seen.generation_rate, seen.estimator) == (8.57, MeterSource.GAUGE), second
 
 
 # --- engines that count at the end of a request (llama-server) ------------------------------------------------------
@@ -366,7 +368,7 @@ def test_a_request_that_ends_does_not_show_as_a_burst() -> None:
 
 def test_while_a_request_runs_its_speed_is_not_known_and_it_is_not_idle() -> None:
     seen = after((0, llama(0, 0, 500)), (10, llama(0, 0, 600)))
-    assert (seen.activity, seen.generation_rate, seen.steps) == (Activity.DECODING, None, 10)
+    assert (seen.activity, seen.generation_rate, seen.steps) == (EngineActivity.DECODING, None, 10)
     older = after((0, llama(0, 0, None)), (10, llama(0, 0, None)))
     assert older.activity is None
-    assert after((0, llama(0, 0, 9)), (10, llama(0, 0, 9, running=0))).activity is Activity.IDLE
+    assert after((0, llama(0, 0, 9)), (10, llama(0, 0, 9, running=0))).activity is EngineActivity.IDLE

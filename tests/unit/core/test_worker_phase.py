@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.parts import with_heads
+from sparkctl.core.parts import apply_head_state
 from sparkctl.model.container import ContainerState
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName
@@ -23,7 +23,7 @@ def rank(index: int, phase: Phase, run: str = "r1", state: ContainerState = Cont
 
 
 def worker_as_shown(worker: InstanceView, *others: InstanceView) -> InstanceView:
-    (shown,) = with_heads((worker,), (worker, *others))
+    (shown,) = apply_head_state((worker,), (worker, *others))
     return shown
 
 
@@ -55,4 +55,4 @@ def test_without_its_head_nothing_is_known_of_it() -> None:
 def test_heads_and_those_alone_are_left_as_they_are() -> None:
     head, alone = rank(0, Phase.LOADING), replace(rank(0, Phase.READY), rank=None, nodes=(), run=None)
     ended = rank(1, Phase.STOPPED, state=ContainerState.EXITED)
-    assert with_heads((head, alone, ended), ()) == (head, alone, ended)
+    assert apply_head_state((head, alone, ended), ()) == (head, alone, ended)

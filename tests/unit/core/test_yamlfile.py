@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.core.faults import Fault, InvalidFile
-from sparkctl.core.yamlfile import MAX_DEPTH, Located, parse_yaml, read_yaml, resolve
+from sparkctl.core.faults import FileIssue, InvalidFile
+from sparkctl.core.yamlfile import MAX_DEPTH, YamlDocument, parse_yaml, read_yaml, resolve_scalar
 from sparkctl.errors import InvalidInput
 
 
@@ -45,19 +45,19 @@ def faults(raw: bytes) -> list[str]:
     ],
 )
 def test_scalars_are_yaml_1_2_in_decimal(text: str, meaning: object) -> None:
-    assert resolve(text) == meaning
-    assert type(resolve(text)) is type(meaning)
+    assert resolve_scalar(text) == meaning
+    assert type(resolve_scalar(text)) is type(meaning)
 
 
 def test_places_and_raw_text_are_kept() -> None:
     read = parse_yaml(b"a: 1.10\nb:\n  - x\n  - {c: 'y'}\n", "f.yaml")
     assert read.data == {"a": 1.1, "b": ["x", {"c": "y"}]}
-    assert read.raw(("a",)) == "1.10"
+    assert read.source_text(("a",)) == "1.10"
     assert str(read.where(("a",))) == "f.yaml:1:4"
     assert str(read.where(("b", 1, "c"))) == "f.yaml:4:9"
     assert str(read.where(("b", 1, "c"), key=True)) == "f.yaml:4:6"
     assert str(read.where(("b", 1, "missing"), key=True)) == "f.yaml:4:5"
-    assert read.raw(("b",)) is None
+    assert read.source_text(("b",)) is None
 
 
 def test_json_keeps_numbers_as_written() -> None:
@@ -136,7 +136,7 @@ def test_any_bytes_are_data_or_located_faults(raw: bytes) -> None:
         assert str(fault).isprintable()
 
 
-def attempt(raw: bytes) -> tuple[Located | None, tuple[Fault, ...]]:
+def attempt(raw: bytes) -> tuple[YamlDocument | None, tuple[FileIssue, ...]]:
     try:
         return parse_yaml(raw, "f.yaml"), ()
     except InvalidFile as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sparkctl import engines
-from sparkctl.engines.base import Failure, pick
+from sparkctl.engines.base import Failure, select_root_failure
 from sparkctl.engines.lines import LinePreparer
 from sparkctl.model.engine_facts import EngineFact
 from sparkctl.model.phase import Phase, Step
@@ -20,28 +20,28 @@ class Reading:
 
     @property
     def root(self) -> Failure:
-        found = pick(self.failures)
+        found = select_root_failure(self.failures)
         assert found is not None
         return found[2]
 
     @property
     def root_line(self) -> int:
-        found = pick(self.failures)
+        found = select_root_failure(self.failures)
         assert found is not None
         return found[0]
 
     @property
     def root_text(self) -> str:
-        found = pick(self.failures)
+        found = select_root_failure(self.failures)
         assert found is not None
         return found[1]
 
 
 def read(engine: str, log: str) -> Reading:
-    one, preparer, reading = engines.load(engine), LinePreparer(), Reading()
+    one, preparer, reading = engines.load_engine(engine), LinePreparer(), Reading()
     for number, raw in enumerate(log.split("\n"), 1):
         for line in preparer.feed(raw):
-            signal = one.classify(line)
+            signal = one.classify_line(line)
             if signal is None:
                 continue
             if signal.phase is not None and reading.phases[-1:] != [signal.phase]:

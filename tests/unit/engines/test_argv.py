@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from sparkctl import engines
-from sparkctl.model.profile import ArgValue, Model, Profile
+from sparkctl.model.profile import ArgValue, ModelSpec, Profile
 
-QWEN = Model(path="/models/Qwen3.6-27B-FP8", served_name="qwen3.6-27b")
+QWEN = ModelSpec(path="/models/Qwen3.6-27B-FP8", served_name="qwen3.6-27b")
 
 
 def argv(
     engine: str,
     *args: tuple[str, ArgValue],
-    model: Model = QWEN,
+    model: ModelSpec = QWEN,
     port: int | None = 8003,
     command: tuple[str, ...] | None = None,
 ) -> tuple[str, ...]:
     made = Profile("p", engine, "img", "p.yaml", False, model=model, port=port, args=args, command=command)
-    return engines.load(engine).argv(made)
+    return engines.load_engine(engine).build_command(made)
 
 
 def test_sglang_qwen36_is_the_blogs_command() -> None:

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from sparkctl import engines
 from sparkctl.core import catalogues
-from sparkctl.engines.base import Decoding, Engine, Signal
-from sparkctl.engines.lines import LONGEST, LinePreparer
+from sparkctl.engines.base import DecodingSettings, Engine, LineSignal
+from sparkctl.engines.lines import MAX_LINE_LENGTH, LinePreparer
 from sparkctl.errors import InvalidInput
 from sparkctl.model.metrics import EngineMetrics
 from sparkctl.model.phase import Phase
-from sparkctl.model.profile import JsonText, Model, Profile, Values
-from sparkctl.model.verdict import Cause
+from sparkctl.model.profile import FlagValues, JsonValue, ModelSpec, Profile
+from sparkctl.model.verdict import FailureCause
 from tests.unit.engines.logs import read
 
 NASTY = "a b;$(reboot)`id`'\"\\*?~|&><\n{}!#"
@@ -68,15 +68,15 @@ def profile(engine: str, **fields: object) -> Profile:
     return Profile(**{**known, **fields})  # type: ignore[arg-type]
 
 
-@pytest.fixture(params=engines.names())
+@pytest.fixture(params=engines.engine_names())
 def engine(request: pytest.FixtureRequest) -> Engine:
-    return engines.load(request.param)
+    return engines.load_engine(request.param)
 
 
 def test_names_are_the_files_and_nothing_else() -> None:
-    assert set(engines.names()) == {"sglang", "vllm", "llamacpp", "trtllm", "container"}
-    assert not {"base", "lines"} & set(engines.names())
-    assert not [name for name in engines.names() if name.startswith("_")]
+    assert set(engines.engine_names()) == {"sglang", "vllm", "llamacpp", "trtllm", "container"}
+    assert not {"base", "lines"} & set(engines.engine_names())
+    assert not [name for name in engines.engine_names() if name.startswith("_")]
 
 
 def test_naming_engines_imports_none_of_them() -> None:
@@ -91,17 +91,17 @@ def test_naming_engines_imports_none_of_them() -> None:
 @pytest.mark.parametrize("name", ["base", "lines", "_launch", "../os", "", "os"])
 def test_what_is_no_engine_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput):
-        engines.load(name)
+        engines.load_engine(name)
 
 
 def test_a_misspelt_engine_is_guessed() -> None:
     with pytest.raises(InvalidInput) as refused:
-        engines.load("sglagn")
+        engines.load_engine("sglagn")
     assert refused.value.hint == "Did you mean sglang?"
 
 
 def test_its_defaults_are_complete(engine: Engine) -> None:
-    assert engine.name in engines.names()
+    assert engine.name in engines.engine_names()
     assert engine.title
     assert engine.defaults.probe in {"completions", "chat", "none"}
     assert engine.defaults.health is None or engine.defaults.health.startswith("/")
@@ -128,7 +128,7 @@ def test_its_ready_line_and_its_ready_signal_are_one(engine: Engine) -> None:
     """One truth in two forms: what the regex finds, classify calls ready, and nothing else."""
     regex = re.compile(engine.defaults.ready_line) if engine.defaults.ready_line is not None else None
     for line in STARTS:
-        assert _is_ready(engine.classify(line)) == (regex is not None and regex.search(line) is not None)
+        assert _is_ready(engine.classify_line(line)) == (regex is not None and regex.search(line) is not None)
 
 
 @pytest.mark.parametrize(
@@ -136,29 +136,32 @@ def test_its_ready_line_and_its_ready_signal_are_one(engine: Engine) -> None:
     [("vllm", STARTS[1:2]), ("trtllm", STARTS[1:2]), ("sglang", STARTS[3:4]), ("llamacpp", STARTS[5:8])],
 )
 def test_the_ready_line_of(name: str, lines: tuple[str, ...]) -> None:
-    ready = engines.load(name).defaults.ready_line
+    ready = engines.load_engine(name).defaults.ready_line
     assert ready is not None
     assert [each for each in STARTS if re.search(ready, each)] == list(lines)
 
 
 def test_a_container_is_ready_by_its_profile_alone() -> None:
-    own = engines.load("container").defaults
+    own = engines.load_engine("container").defaults
     assert (own.ready_line, own.health, own.probe, own.port, own.gpus) == (None, None, "none", None, None)
 
 
 # What every engine reads of machine, Docker and model hub, whoever words it.
 COMMON_ENDS = (
-    ("exec /usr/bin/serve: exec format error", Cause.IMAGE_ARCH),
-    ("OSError: [Errno 98] Address already in use", Cause.PORT_IN_USE),
-    ("OSError: [Errno 28] No space left on device", Cause.DISK_FULL),
-    ("RuntimeError: CUDA error: no kernel image is available for execution on the device", Cause.KERNEL_UNSUPPORTED),
-    ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", Cause.CUDA_OUT_OF_MEMORY),
-    ("huggingface_hub.errors.GatedRepoError: 403 Client Error.", Cause.MODEL_GATED),
+    ("exec /usr/bin/serve: exec format error", FailureCause.IMAGE_ARCH),
+    ("OSError: [Errno 98] Address already in use", FailureCause.PORT_IN_USE),
+    ("OSError: [Errno 28] No space left on device", FailureCause.DISK_FULL),
+    (
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+        FailureCause.KERNEL_UNSUPPORTED,
+    ),
+    ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", FailureCause.CUDA_OUT_OF_MEMORY),
+    ("huggingface_hub.errors.GatedRepoError: 403 Client Error.", FailureCause.MODEL_GATED),
 )
 
 
 @pytest.mark.parametrize(("line", "cause"), COMMON_ENDS, ids=[cause.value for _, cause in COMMON_ENDS])
-def test_what_all_die_of_is_told_of_each(engine: Engine, line: str, cause: Cause) -> None:
+def test_what_all_die_of_is_told_of_each(engine: Engine, line: str, cause: FailureCause) -> None:
     reading = read(engine.name, f"one line\n{line}\n")
     assert (reading.root.cause, reading.root_line) == (cause, 2)
     assert reading.root.summary
@@ -172,19 +175,19 @@ def test_its_figures_have_a_place_and_a_way_to_be_turned_on(engine: Engine) -> N
 
 
 def test_whoever_has_launch_words_has_flags_to_check_by(engine: Engine) -> None:
-    assert bool(engine.defaults.command) == (engine.name in catalogues.known())
+    assert bool(engine.defaults.command) == (engine.name in catalogues.list_engines_with_catalogue())
     if engine.memory_setting is not None:
         flag = "--" + engine.memory_setting.removeprefix("args.")
-        newest = catalogues.load(engine.name, catalogues.versions(engine.name)[-1])
+        newest = catalogues.load_catalogue(engine.name, catalogues.list_versions(engine.name)[-1])
         assert flag in newest.by_name, "what it claims memory by is a flag of its own"
 
 
 def test_its_own_words_are_flags_of_its_own(engine: Engine) -> None:
     """Host, port, model and name, as argv says them, are known to its newest catalogue."""
-    if not catalogues.versions(engine.name):
+    if not catalogues.list_versions(engine.name):
         return
-    newest = catalogues.load(engine.name, catalogues.versions(engine.name)[-1])
-    words = engine.argv(profile(engine.name, model=Model(path="/m", served_name="n"), port=1234))
+    newest = catalogues.load_catalogue(engine.name, catalogues.list_versions(engine.name)[-1])
+    words = engine.build_command(profile(engine.name, model=ModelSpec(path="/m", served_name="n"), port=1234))
     behind = words[len(engine.defaults.command) :]
     assert [word for word in behind if word.startswith("-") and word not in newest.by_name] == []
     assert "1234" in behind
@@ -193,39 +196,39 @@ def test_its_own_words_are_flags_of_its_own(engine: Engine) -> None:
 
 def test_a_shell_with_its_script_gets_no_words_that_nobody_reads(engine: Engine) -> None:
     command = ("bash", "-c", "serve --port 1")
-    assert engine.argv(profile(engine.name, command=command, model=Model(path="/m"))) == command
+    assert engine.build_command(profile(engine.name, command=command, model=ModelSpec(path="/m"))) == command
 
 
 def test_the_way_a_line_was_written_changes_nothing(engine: Engine) -> None:
     """A terminal's escapes, carriage returns and the states of a bar are taken off before it reads."""
     bar = "Loading safetensors checkpoint shards:  50% Completed | 1/2 [00:01<00:01]"
-    plain = [engine.classify(line) for line in LinePreparer().feed(bar)]
+    plain = [engine.classify_line(line) for line in LinePreparer().feed(bar)]
     for form in (f"\r{bar}", f"{bar}\r", f"\x1b[32m{bar}\x1b[0m", f"\r\x1b[2K{bar}\r\n".rstrip("\n")):
-        assert [engine.classify(line) for line in LinePreparer().feed(form)] == plain
+        assert [engine.classify_line(line) for line in LinePreparer().feed(form)] == plain
 
 
 def test_nothing_in_is_nothing_out(engine: Engine) -> None:
-    assert engine.classify("") is None
-    assert engine.stats("") is None
-    said = engine.metrics("")
+    assert engine.classify_line("") is None
+    assert engine.parse_stats_line("") is None
+    said = engine.parse_metrics("")
     assert said == EngineMetrics(
         at_request_end=said.at_request_end, in_strides=said.in_strides, health_tokens=said.health_tokens
     )
-    assert engine.decoding(()) == Decoding()
+    assert engine.read_decoding_settings(()) == DecodingSettings()
 
 
-def _is_ready(signal: Signal | None) -> bool:
+def _is_ready(signal: LineSignal | None) -> bool:
     return signal is not None and signal.phase is Phase.READY
 
 
 @settings(max_examples=150, deadline=None)
 @given(raw=st.lists(st.one_of(WORDS, st.text(max_size=40)), max_size=12).map("".join))
 def test_no_line_breaks_it(raw: str) -> None:
-    engines_all = [engines.load(name) for name in engines.names()]
+    engines_all = [engines.load_engine(name) for name in engines.engine_names()]
     for line in LinePreparer().feed(raw):
         assert line.isprintable()
         for each in engines_all:
-            signal = each.classify(line)
+            signal = each.classify_line(line)
             if signal is not None and signal.failure is not None:
                 assert signal.failure.summary
                 assert signal.failure.remedy
@@ -245,8 +248,8 @@ def test_a_huge_line_is_read_in_bounded_time(engine: Engine) -> None:
     ):
         lines = LinePreparer().feed("RuntimeError" + filler * 100_000)
         assert len(lines) == 1
-        assert len(lines[0]) <= LONGEST
-        engine.classify(lines[0])  # a quadratic pattern over all of it would run into pytest's timeout
+        assert len(lines[0]) <= MAX_LINE_LENGTH
+        engine.classify_line(lines[0])  # a quadratic pattern over all of it would run into pytest's timeout
 
 
 # Any text, and then more of any kind of text: each place in the line is tried with each length, the square of it in steps.
@@ -274,13 +277,13 @@ def test_args_keep_their_order_and_every_character(engine: Engine) -> None:
         ("flag", True),
         ("off", False),
         ("alpha", ("one", NASTY)),
-        ("config", JsonText('{"a": [1, "b c"]}')),
-        ("sizes", Values(("1", "2", NASTY))),
+        ("config", JsonValue('{"a": [1, "b c"]}')),
+        ("sizes", FlagValues(("1", "2", NASTY))),
         ("q", "1"),
         ("-x", "2"),
         ("--as-is", "3"),
     )
-    words = engine.argv(profile(engine.name, args=args, model=Model(path="/m")))
+    words = engine.build_command(profile(engine.name, args=args, model=ModelSpec(path="/m")))
     assert words[-19:] == (
         *("--zeta", NASTY, "--flag", "--alpha", "one", "--alpha", NASTY, "--config", '{"a": [1, "b c"]}'),
         *("--sizes", "1", "2", NASTY),
@@ -293,5 +296,5 @@ def test_its_key_is_the_one_of_the_args(engine: Engine) -> None:
     assert engine.api_key(profile(engine.name)) is None
     assert engine.api_key(profile(engine.name, args=(("api-key", "k1"),))) == "k1"
     assert engine.api_key(profile(engine.name, args=(("--api_key", ("k2", "k3")),))) == "k2"
-    assert engine.api_key(profile(engine.name, args=(("api-key", Values(("k4", "k5"))),))) == "k4"
+    assert engine.api_key(profile(engine.name, args=(("api-key", FlagValues(("k4", "k5"))),))) == "k4"
     assert engine.api_key(profile(engine.name, args=(("api-key", True),))) is None

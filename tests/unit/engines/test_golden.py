@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.engines.base import Failure, placed
-from sparkctl.model.engine_facts import EngineFact, FactName
+from sparkctl.engines.base import Failure, refine_failure
+from sparkctl.model.engine_facts import EngineFact, EngineFactName
 from sparkctl.model.phase import Phase
-from sparkctl.model.verdict import Cause, Change
+from sparkctl.model.verdict import ChangeDirection, FailureCause
 from tests.unit.engines import golden
 from tests.unit.engines.golden import Death
 from tests.unit.engines.logs import Reading, read
@@ -38,14 +38,24 @@ def test_every_death_has_its_cause_its_field_and_its_proof(engine: str, version:
 
 # What no line of an engine's log tells: Docker, the guard, the clock or the exit code do.
 TOLD_ELSEWHERE = {
-    *(Cause.GUARD_STOPPED, Cause.DOCKER_REFUSED, Cause.KILLED, Cause.EXITED, Cause.TIMED_OUT, Cause.STOPPED_BY_OTHERS),
+    *(
+        FailureCause.GUARD_STOPPED,
+        FailureCause.DOCKER_REFUSED,
+        FailureCause.KILLED,
+        FailureCause.EXITED,
+        FailureCause.TIMED_OUT,
+        FailureCause.STOPPED_BY_OTHERS,
+    ),
 }
-NOT_IN = {"vllm": {Cause.DRAFT_WORKSPACE}, "sglang": {Cause.MEMORY_CHANGED_DURING_START}}  # its place in the log tells
+NOT_IN = {
+    "vllm": {FailureCause.DRAFT_WORKSPACE},
+    "sglang": {FailureCause.MEMORY_CHANGED_DURING_START},
+}  # its place in the log tells
 
 
 @pytest.mark.parametrize("engine", sorted(DEATHS))
 def test_every_cause_has_its_death(engine: str) -> None:
-    assert {death.cause for death in DEATHS[engine]} == set(Cause) - TOLD_ELSEWHERE - NOT_IN[engine]
+    assert {death.cause for death in DEATHS[engine]} == set(FailureCause) - TOLD_ELSEWHERE - NOT_IN[engine]
 
 
 OOM = (
@@ -57,46 +67,46 @@ OOM = (
 @pytest.mark.parametrize(
     ("method", "left", "step", "is_serving", "cause", "says"),
     [
-        (None, None, "weights", False, Cause.CUDA_OUT_OF_MEMORY, "At the start (weights): "),
-        (None, None, None, True, Cause.CUDA_OUT_OF_MEMORY, "While serving: "),
-        ("EAGLE", "111.87", "weights", False, Cause.CUDA_OUT_OF_MEMORY, "At the start"),
-        ("EAGLE", "19.11", "weights", False, Cause.DRAFT_WORKSPACE, "19.11 GB were left for the weights"),
-        ("NEXTN", None, "join", False, Cause.DRAFT_WORKSPACE, "NEXTN"),
-        ("qwen3_5_mtp", None, "draft", False, Cause.DRAFT_WORKSPACE, "qwen3_5_mtp"),
-        ("NGRAM", "19.11", "weights", False, Cause.CUDA_OUT_OF_MEMORY, "At the start"),
-        ("EAGLE", "19.11", "graphs", False, Cause.CUDA_OUT_OF_MEMORY, "At the start (graphs)"),
-        ("EAGLE", "19.11", "weights", True, Cause.CUDA_OUT_OF_MEMORY, "While serving"),
+        (None, None, "weights", False, FailureCause.CUDA_OUT_OF_MEMORY, "At the start (weights): "),
+        (None, None, None, True, FailureCause.CUDA_OUT_OF_MEMORY, "While serving: "),
+        ("EAGLE", "111.87", "weights", False, FailureCause.CUDA_OUT_OF_MEMORY, "At the start"),
+        ("EAGLE", "19.11", "weights", False, FailureCause.DRAFT_WORKSPACE, "19.11 GB were left for the weights"),
+        ("NEXTN", None, "join", False, FailureCause.DRAFT_WORKSPACE, "NEXTN"),
+        ("qwen3_5_mtp", None, "draft", False, FailureCause.DRAFT_WORKSPACE, "qwen3_5_mtp"),
+        ("NGRAM", "19.11", "weights", False, FailureCause.CUDA_OUT_OF_MEMORY, "At the start"),
+        ("EAGLE", "19.11", "graphs", False, FailureCause.CUDA_OUT_OF_MEMORY, "At the start (graphs)"),
+        ("EAGLE", "19.11", "weights", True, FailureCause.CUDA_OUT_OF_MEMORY, "While serving"),
     ],
 )
 def test_where_cuda_memory_ran_out_is_said(
-    method: str | None, left: str | None, step: str | None, is_serving: bool, cause: Cause, says: str
+    method: str | None, left: str | None, step: str | None, is_serving: bool, cause: FailureCause, says: str
 ) -> None:
     failure = read("sglang", OOM).root
-    known = {FactName.SPECULATIVE_METHOD: method, FactName.AVAILABLE_AT_LOAD: left}
-    told = placed(failure, OOM, step, {k: v for k, v in known.items() if v is not None}, is_serving=is_serving)
+    known = {EngineFactName.SPECULATIVE_METHOD: method, EngineFactName.AVAILABLE_AT_LOAD: left}
+    told = refine_failure(failure, OOM, step, {k: v for k, v in known.items() if v is not None}, is_serving=is_serving)
     assert told.cause is cause
     assert says in told.summary
     assert "2.25 GiB" in told.summary
 
 
 def test_another_failure_stays_as_it_is_wherever_it_came() -> None:
-    failure = Failure(Cause.NCCL, "s", "r")
-    assert placed(failure, "", "weights", {}, is_serving=True) is failure
+    failure = Failure(FailureCause.NCCL, "s", "r")
+    assert refine_failure(failure, "", "weights", {}, is_serving=True) is failure
 
 
 def test_the_other_nodes_death_does_not_hide_the_first() -> None:
     log = f"{OOM}\nRuntimeError: Connection closed by peer [10.0.0.2]:4711\nncclRemoteError: A call failed"
-    assert read("sglang", log).root.cause is Cause.CUDA_OUT_OF_MEMORY
+    assert read("sglang", log).root.cause is FailureCause.CUDA_OUT_OF_MEMORY
 
 
 @pytest.mark.parametrize(
     ("engine", "log", "change"),
-    [("sglang", OOM, Change.LOWER), ("vllm", OOM, Change.LOWER),
-     ("sglang", "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", Change.RAISE),
-     ("vllm", "ValueError: No available memory for the cache blocks.", Change.RAISE),
-     ("vllm", "vllm: error: unrecognized arguments: --howl 1", Change.REMOVE)],
+    [("sglang", OOM, ChangeDirection.LOWER), ("vllm", OOM, ChangeDirection.LOWER),
+     ("sglang", "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", ChangeDirection.RAISE),
+     ("vllm", "ValueError: No available memory for the cache blocks.", ChangeDirection.RAISE),
+     ("vllm", "vllm: error: unrecognized arguments: --howl 1", ChangeDirection.REMOVE)],
 )  # fmt: skip
-def test_which_way_a_setting_has_to_go_is_typed(engine: str, log: str, change: Change) -> None:
+def test_which_way_a_setting_has_to_go_is_typed(engine: str, log: str, change: ChangeDirection) -> None:
     root = read(engine, log).root
     assert (root.change, root.value) == (change, None)
 
@@ -113,7 +123,7 @@ def test_a_share_that_nothing_would_be_left_of_is_no_advice() -> None:
         "(0.8, 95.71 GiB)."
     )
     root = read("vllm", line).root
-    assert (root.value, root.change) == (None, Change.LOWER)
+    assert (root.value, root.change) == (None, ChangeDirection.LOWER)
 
 
 HARMLESS = {
@@ -168,7 +178,7 @@ def test_a_harmless_line_is_no_failure_and_not_ready(engine: str, line: str) -> 
     assert Phase.READY not in reading.phases
 
 
-def facts(reading: Reading) -> dict[FactName, str]:
+def facts(reading: Reading) -> dict[EngineFactName, str]:
     return {fact.name: fact.value for fact in reversed(reading.facts)}
 
 
@@ -187,18 +197,18 @@ def test_vllm_tells_how_it_runs() -> None:
         )
         found = facts(read("vllm", log))
         assert found == {
-            FactName.ENGINE_VERSION: version,
-            FactName.QUANTIZATION: "modelopt_fp4",
-            FactName.QUANTIZATION_PATH: found[FactName.QUANTIZATION_PATH],
-            FactName.ATTENTION_BACKEND: "FLASH_ATTN",
-            FactName.KV_CACHE_DTYPE: "fp8",
-            FactName.KV_CACHE_TOKENS: "1806336",
-            FactName.CONTEXT_LENGTH: "131072",
-            FactName.MAX_CONCURRENCY: "13.78",
-            FactName.SPECULATIVE_METHOD: "mtp",
-            FactName.DRAFT_TOKENS: "3",
+            EngineFactName.ENGINE_VERSION: version,
+            EngineFactName.QUANTIZATION: "modelopt_fp4",
+            EngineFactName.QUANTIZATION_PATH: found[EngineFactName.QUANTIZATION_PATH],
+            EngineFactName.ATTENTION_BACKEND: "FLASH_ATTN",
+            EngineFactName.KV_CACHE_DTYPE: "fp8",
+            EngineFactName.KV_CACHE_TOKENS: "1806336",
+            EngineFactName.CONTEXT_LENGTH: "131072",
+            EngineFactName.MAX_CONCURRENCY: "13.78",
+            EngineFactName.SPECULATIVE_METHOD: "mtp",
+            EngineFactName.DRAFT_TOKENS: "3",
         }
-        assert found[FactName.QUANTIZATION_PATH].startswith("native FP4 (")
+        assert found[EngineFactName.QUANTIZATION_PATH].startswith("native FP4 (")
 
 
 @pytest.mark.parametrize(
@@ -218,7 +228,7 @@ def test_vllm_tells_how_it_runs() -> None:
 )
 def test_a_slow_path_is_a_fact_with_a_flag_and_no_failure(engine: str, line: str) -> None:
     reading = read(engine, line)
-    assert [(fact.name, fact.is_fallback) for fact in reading.facts] == [(FactName.QUANTIZATION_PATH, True)]
+    assert [(fact.name, fact.is_fallback) for fact in reading.facts] == [(EngineFactName.QUANTIZATION_PATH, True)]
     assert reading.failures == []
 
 
@@ -249,17 +259,17 @@ def test_sglang_tells_how_it_runs(version: str, settings: str) -> None:
         "[2026-05-02 10:00:01] max_total_num_tokens=871957, chunked_prefill_size=8192, max_running_requests=48, context_len=8192\n"
     )
     reading = read("sglang", log)
-    assert EngineFact(FactName.ATTENTION_BACKEND, "triton") in reading.facts
+    assert EngineFact(EngineFactName.ATTENTION_BACKEND, "triton") in reading.facts
     assert facts(reading) == {
-        FactName.ENGINE_VERSION: f"{version} or like it",
-        FactName.QUANTIZATION: "fp8",
-        FactName.ATTENTION_BACKEND: "triton",
-        FactName.SPECULATIVE_METHOD: "EAGLE",
-        FactName.DRAFT_TOKENS: "20 verified a step",
-        FactName.AVAILABLE_AT_LOAD: "111.87",
-        FactName.ARCHITECTURE: "Qwen3ForCausalLM",
-        FactName.KV_CACHE_DTYPE: "bfloat16",
-        FactName.KV_CACHE_TOKENS: "871957",
-        FactName.MAX_CONCURRENCY: "48",
-        FactName.CONTEXT_LENGTH: "8192",
+        EngineFactName.ENGINE_VERSION: f"{version} or like it",
+        EngineFactName.QUANTIZATION: "fp8",
+        EngineFactName.ATTENTION_BACKEND: "triton",
+        EngineFactName.SPECULATIVE_METHOD: "EAGLE",
+        EngineFactName.DRAFT_TOKENS: "20 verified a step",
+        EngineFactName.AVAILABLE_AT_LOAD: "111.87",
+        EngineFactName.ARCHITECTURE: "Qwen3ForCausalLM",
+        EngineFactName.KV_CACHE_DTYPE: "bfloat16",
+        EngineFactName.KV_CACHE_TOKENS: "871957",
+        EngineFactName.MAX_CONCURRENCY: "48",
+        EngineFactName.CONTEXT_LENGTH: "8192",
     }

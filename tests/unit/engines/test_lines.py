@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.engines.lines import LONGEST, Bar, LinePreparer, bar, peel
+from sparkctl.engines.lines import MAX_LINE_LENGTH, LinePreparer, ProgressBarState, parse_progress_bar, strip_log_prefix
 
 
 @pytest.mark.parametrize(
@@ -31,13 +31,16 @@ from sparkctl.engines.lines import LONGEST, Bar, LinePreparer, bar, peel
     ],
 )
 def test_prefixes_come_off(raw: str, level: str | None, text: str) -> None:
-    assert peel(raw) == (level, text)
+    assert strip_log_prefix(raw) == (level, text)
 
 
 def test_every_state_of_a_bar_is_a_line() -> None:
     raw = "\rShards:   0% Completed | 0/4 [00:00<?, ?it/s]\rShards: 100% Completed | 4/4 [00:00<00:00, 41.49it/s]\r"
     lines = LinePreparer().feed(raw)
-    assert [bar(line) for line in lines] == [Bar("Shards", 0.0, 0, 4), Bar("Shards", 1.0, 4, 4)]
+    assert [parse_progress_bar(line) for line in lines] == [
+        ProgressBarState("Shards", 0.0, 0, 4),
+        ProgressBarState("Shards", 1.0, 4, 4),
+    ]
 
 
 def test_colours_and_empty_lines_are_gone() -> None:
@@ -50,7 +53,7 @@ def test_colours_and_empty_lines_are_gone() -> None:
 
 
 def test_a_line_is_read_up_to_a_limit() -> None:
-    assert [len(line) for line in LinePreparer().feed("x" * 1_000_000)] == [LONGEST]
+    assert [len(line) for line in LinePreparer().feed("x" * 1_000_000)] == [MAX_LINE_LENGTH]
 
 
 @pytest.mark.parametrize(
@@ -63,14 +66,14 @@ def test_a_line_is_read_up_to_a_limit() -> None:
     ],
 )
 def test_bars_are_read(line: str, expected: tuple[int | None, int | None, float]) -> None:
-    found = bar(line)
+    found = parse_progress_bar(line)
     assert found is not None
     assert (found.done, found.total, found.fraction) == expected
 
 
 @pytest.mark.parametrize("line", ["GPU KV cache usage: 0.5%, x | y", "50% | half", "a: 12% of | 3/4", "|%"])
 def test_what_is_no_bar_is_none(line: str) -> None:
-    assert bar(line) is None
+    assert parse_progress_bar(line) is None
 
 
 def test_a_validation_error_is_given_once_more_as_one_line() -> None:

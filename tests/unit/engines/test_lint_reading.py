@@ -12,30 +12,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkctl.core import catalogues
-from sparkctl.engines.lint.given import given as flags_of
-from sparkctl.engines.lint.reading import How, read
-from sparkctl.model.flags import FlagCatalogue, Takes
-from sparkctl.model.profile import JsonText, Model, Profile, Values
+from sparkctl.engines.lint.given import collect_profile_flags as flags_of
+from sparkctl.engines.lint.reading import FlagMatchKind, match_flag
+from sparkctl.model.flags import FlagArity, FlagCatalogue
+from sparkctl.model.profile import FlagValues, JsonValue, ModelSpec, Profile
 
-EVERY = [(engine, version) for engine in catalogues.known() for version in catalogues.versions(engine)]
+EVERY = [
+    (engine, version)
+    for engine in catalogues.list_engines_with_catalogue()
+    for version in catalogues.list_versions(engine)
+]
 
 
 def profile(command: tuple[str, ...] | None = None, **args: object) -> Profile:
     known = {"name": "p", "engine": "vllm", "image": "i", "origin": "p.yaml", "shipped": False}
     pairs = tuple((key.replace("_", "-"), value) for key, value in args.items())
-    return Profile(**known, model=Model(path="/m"), command=command, args=pairs)  # type: ignore[arg-type]
+    return Profile(**known, model=ModelSpec(path="/m"), command=command, args=pairs)  # type: ignore[arg-type]
 
 
 @cache
 def parser(engine: str, version: str) -> argparse.ArgumentParser:
-    catalogue = catalogues.load(engine, version)
+    catalogue = catalogues.load_catalogue(engine, version)
     made = argparse.ArgumentParser(add_help=False, allow_abbrev=catalogue.abbreviations)
     for flag in catalogue.flags:
         made.add_argument(*flag.spellings, dest=flag.name, action="store_true")
     return made
 
 
-def by_argparse(engine: str, version: str, word: str) -> tuple[How, str | None]:
+def by_argparse(engine: str, version: str, word: str) -> tuple[FlagMatchKind, str | None]:
     """Return whether argparse takes a word, and for which flag."""
     said = io.StringIO()
     try:
@@ -43,24 +47,24 @@ def by_argparse(engine: str, version: str, word: str) -> tuple[How, str | None]:
             found, unknown = parser(engine, version).parse_known_args([word])
     except SystemExit:
         assert "ambiguous option" in said.getvalue()
-        return How.AMBIGUOUS, None
+        return FlagMatchKind.AMBIGUOUS, None
     if unknown:
-        return How.UNKNOWN, None
+        return FlagMatchKind.UNKNOWN, None
     flag = next(name for name, value in vars(found).items() if value)
-    exact = word in catalogues.load(engine, version).by_name
-    return (How.EXACT if exact else How.ABBREVIATED), flag
+    exact = word in catalogues.load_catalogue(engine, version).by_name
+    return (FlagMatchKind.EXACT if exact else FlagMatchKind.ABBREVIATED), flag
 
 
 @pytest.mark.parametrize(("engine", "version"), EVERY)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_a_word_is_read_as_argparse_reads_it(engine: str, version: str, data: st.DataObject) -> None:
-    catalogue = catalogues.load(engine, version)
+    catalogue = catalogues.load_catalogue(engine, version)
     name = data.draw(st.sampled_from(sorted(name for name in catalogue.by_name if name.startswith("--"))))
     ends = st.one_of(st.just(""), st.text("abcdefghijklmnopqrstuvwxyz-", max_size=3))
     word = name[: data.draw(st.integers(3, len(name)))] + data.draw(ends)
     how, flag = by_argparse(engine, version, word)
-    reading = read(word, catalogue)
+    reading = match_flag(word, catalogue)
     assert reading.how is how
     assert (reading.flag and reading.flag.name) == flag
 
@@ -68,38 +72,38 @@ def test_a_word_is_read_as_argparse_reads_it(engine: str, version: str, data: st
 @pytest.mark.parametrize(
     ("engine", "version", "word", "how", "flag"),
     [
-        ("sglang", "0.5.12", "--speculative-algo", How.ABBREVIATED, "--speculative-algorithm"),
-        ("sglang", "0.5.12", "--speculative-draft", How.AMBIGUOUS, None),
-        ("sglang", "0.5.12", "--tp", How.ABBREVIATED, "--tensor-parallel-size"),
-        ("sglang", "0.5.12", "--mem_fraction_static", How.UNKNOWN, None),
-        ("sglang", "0.5.23", "--cuda-graph-max-bs", How.AMBIGUOUS, None),
-        ("vllm", "0.19.1", "--gpu_memory_utilization", How.EXACT, "--gpu-memory-utilization"),
-        ("vllm", "0.19.1", "--gpu-memory-util", How.ABBREVIATED, "--gpu-memory-utilization"),
-        ("vllm", "0.19.1", "--tp", How.UNKNOWN, None),
-        ("vllm", "0.19.1", "-tp", How.EXACT, "--tensor-parallel-size"),
-        ("vllm", "0.19.1", "--no-enable-prefix-caching", How.EXACT, "--enable-prefix-caching"),
-        ("vllm", "0.19.1", "--disable-prefix-caching", How.UNKNOWN, None),
-        ("vllm", "0.33.0", "--disable-prefix-caching", How.EXACT, "--enable-prefix-caching"),
-        ("vllm", "0.33.0", "--no-enable-prefix-caching", How.EXACT, "--enable-prefix-caching"),
+        ("sglang", "0.5.12", "--speculative-algo", FlagMatchKind.ABBREVIATED, "--speculative-algorithm"),
+        ("sglang", "0.5.12", "--speculative-draft", FlagMatchKind.AMBIGUOUS, None),
+        ("sglang", "0.5.12", "--tp", FlagMatchKind.ABBREVIATED, "--tensor-parallel-size"),
+        ("sglang", "0.5.12", "--mem_fraction_static", FlagMatchKind.UNKNOWN, None),
+        ("sglang", "0.5.23", "--cuda-graph-max-bs", FlagMatchKind.AMBIGUOUS, None),
+        ("vllm", "0.19.1", "--gpu_memory_utilization", FlagMatchKind.EXACT, "--gpu-memory-utilization"),
+        ("vllm", "0.19.1", "--gpu-memory-util", FlagMatchKind.ABBREVIATED, "--gpu-memory-utilization"),
+        ("vllm", "0.19.1", "--tp", FlagMatchKind.UNKNOWN, None),
+        ("vllm", "0.19.1", "-tp", FlagMatchKind.EXACT, "--tensor-parallel-size"),
+        ("vllm", "0.19.1", "--no-enable-prefix-caching", FlagMatchKind.EXACT, "--enable-prefix-caching"),
+        ("vllm", "0.19.1", "--disable-prefix-caching", FlagMatchKind.UNKNOWN, None),
+        ("vllm", "0.33.0", "--disable-prefix-caching", FlagMatchKind.EXACT, "--enable-prefix-caching"),
+        ("vllm", "0.33.0", "--no-enable-prefix-caching", FlagMatchKind.EXACT, "--enable-prefix-caching"),
     ],
 )
-def test_names_that_owners_write(engine: str, version: str, word: str, how: How, flag: str | None) -> None:
-    reading = read(word, catalogues.load(engine, version))
+def test_names_that_owners_write(engine: str, version: str, word: str, how: FlagMatchKind, flag: str | None) -> None:
+    reading = match_flag(word, catalogues.load_catalogue(engine, version))
     assert (reading.how, reading.flag and reading.flag.name) == (how, flag)
 
 
 def test_a_dotted_name_sets_one_key() -> None:
-    vllm, sglang = catalogues.load("vllm", "0.33.0"), catalogues.load("sglang", "0.5.23")
+    vllm, sglang = catalogues.load_catalogue("vllm", "0.33.0"), catalogues.load_catalogue("sglang", "0.5.23")
     for word in ("--compilation-config.mode", "--compilation_config.mode", "-cc.mode"):
-        reading = read(word, vllm)
+        reading = match_flag(word, vllm)
         assert (reading.flag and reading.flag.name, reading.key) == ("--compilation-config", "mode")
-    assert read("--cuda-graph-config.mode", sglang).how is How.UNKNOWN
+    assert match_flag("--cuda-graph-config.mode", sglang).how is FlagMatchKind.UNKNOWN
 
 
 @given(st.text(max_size=30).map(lambda rest: "-" + rest))
 def test_any_word_can_be_read(word: str) -> None:
     for engine, version in EVERY:
-        read(word, catalogues.load(engine, version))
+        match_flag(word, catalogues.load_catalogue(engine, version))
 
 
 def test_args_are_given_as_they_reach_the_command_line() -> None:
@@ -109,8 +113,8 @@ def test_args_are_given_as_they_reach_the_command_line() -> None:
             trust_remote_code=True,
             enable_x=False,
             sizes=("1", "2"),
-            bs=Values(("1", "2")),
-            map=JsonText('{"a":1}'),
+            bs=FlagValues(("1", "2")),
+            map=JsonValue('{"a":1}'),
         )
     )
     assert [(one.word, one.values, one.where) for one in found] == [
@@ -158,7 +162,7 @@ def test_any_profile_has_its_flags_told(words: list[str], args: dict[str, str]) 
 
 
 def catalogue_words() -> list[FlagCatalogue]:
-    return [catalogues.load(engine, version) for engine, version in EVERY]
+    return [catalogues.load_catalogue(engine, version) for engine, version in EVERY]
 
 
 def test_catalogues_are_whole() -> None:
@@ -177,7 +181,7 @@ def test_catalogues_are_whole() -> None:
         for flag in one.flags:
             assert flag.name.startswith("--")
             assert set(flag.hidden) <= set(flag.aliases)
-            assert flag.choices is None or flag.takes is not Takes.NONE
+            assert flag.choices is None or flag.takes is not FlagArity.NONE
             # what a flag is for is told in other people's sentences
             texts = (
                 *flag.spellings,

@@ -7,15 +7,15 @@ import re
 import pytest
 
 from sparkctl import engines
-from sparkctl.engines.base import Decoding
+from sparkctl.engines.base import DecodingSettings
 from sparkctl.engines.lines import LinePreparer
-from sparkctl.model.engine_facts import EngineFact, FactName
+from sparkctl.model.engine_facts import EngineFact, EngineFactName
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.profile import Model, Profile
-from sparkctl.model.verdict import Cause
+from sparkctl.model.profile import ModelSpec, Profile
+from sparkctl.model.verdict import FailureCause
 from tests.unit.engines.logs import read
 
-ENGINE = engines.load("llamacpp")
+ENGINE = engines.load_engine("llamacpp")
 
 NEW = """\
 0.00.004.120 I srv  llama_server: initializing ...
@@ -56,10 +56,10 @@ srv  update_slots: all slots are idle
 """
 
 
-def facts(log: str) -> dict[FactName, EngineFact]:
+def facts(log: str) -> dict[EngineFactName, EngineFact]:
     preparer = LinePreparer()
     lines = [line for raw in log.split("\n") for line in preparer.feed(raw)]
-    signals = [signal for line in lines if (signal := ENGINE.classify(line))]
+    signals = [signal for line in lines if (signal := ENGINE.classify_line(line))]
     return {fact.name: fact for signal in signals for fact in signal.facts}
 
 
@@ -89,28 +89,28 @@ def test_what_a_terminal_makes_of_it_reads_the_same() -> None:
 def test_facts_of_a_new_build() -> None:
     found = facts(NEW)
     assert {name: fact.value for name, fact in found.items()} == {
-        FactName.KV_CACHE_TOKENS: "131072",
-        FactName.CONTEXT_LENGTH: "131072",
-        FactName.MAX_CONCURRENCY: "4",
+        EngineFactName.KV_CACHE_TOKENS: "131072",
+        EngineFactName.CONTEXT_LENGTH: "131072",
+        EngineFactName.MAX_CONCURRENCY: "4",
     }
 
 
 def test_slots_with_a_cache_of_their_own_hold_as_much_each() -> None:
     found = facts(NEW.replace("'true'", "'false'"))
-    assert found[FactName.KV_CACHE_TOKENS].value == str(4 * 131072)
+    assert found[EngineFactName.KV_CACHE_TOKENS].value == str(4 * 131072)
 
 
 def test_facts_of_an_older_build() -> None:
     assert {name: fact.value for name, fact in facts(OLD).items()} == {
-        FactName.ENGINE_VERSION: "b6767",
-        FactName.QUANTIZATION: "MXFP4 MoE",
-        FactName.ARCHITECTURE: "gpt-oss",
-        FactName.QUANTIZATION_PATH: "all layers on the GPU",
-        FactName.MAX_CONCURRENCY: "4",
-        FactName.KV_CACHE_TOKENS: "65536",
-        FactName.CONTEXT_LENGTH: "16384",
-        FactName.KV_CACHE_DTYPE: "f16",
-        FactName.ATTENTION_BACKEND: "flash attention",
+        EngineFactName.ENGINE_VERSION: "b6767",
+        EngineFactName.QUANTIZATION: "MXFP4 MoE",
+        EngineFactName.ARCHITECTURE: "gpt-oss",
+        EngineFactName.QUANTIZATION_PATH: "all layers on the GPU",
+        EngineFactName.MAX_CONCURRENCY: "4",
+        EngineFactName.KV_CACHE_TOKENS: "65536",
+        EngineFactName.CONTEXT_LENGTH: "16384",
+        EngineFactName.KV_CACHE_DTYPE: "f16",
+        EngineFactName.ATTENTION_BACKEND: "flash attention",
     }
     assert not any(fact.is_fallback for fact in facts(OLD).values())
 
@@ -121,8 +121,8 @@ def test_what_a_newer_build_tells_when_asked_for_more() -> None:
         "0.00.276.038 I spec common_specu: adding speculative implementation 'ngram-simple'\n"
     )
     assert {name: fact.value for name, fact in found.items()} == {
-        FactName.ATTENTION_BACKEND: "flash attention",
-        FactName.SPECULATIVE_METHOD: "ngram-simple",
+        EngineFactName.ATTENTION_BACKEND: "flash attention",
+        EngineFactName.SPECULATIVE_METHOD: "ngram-simple",
     }
 
 
@@ -134,7 +134,9 @@ def test_what_a_newer_build_tells_when_asked_for_more() -> None:
     ],
 )
 def test_an_image_without_cuda_is_told_as_a_slower_path(line: str, value: str) -> None:
-    assert facts(line) == {FactName.QUANTIZATION_PATH: EngineFact(FactName.QUANTIZATION_PATH, value, is_fallback=True)}
+    assert facts(line) == {
+        EngineFactName.QUANTIZATION_PATH: EngineFact(EngineFactName.QUANTIZATION_PATH, value, is_fallback=True)
+    }
 
 
 END = """\
@@ -146,112 +148,132 @@ E srv  llama_server: exiting due to model loading error
 @pytest.mark.parametrize(
     ("log", "cause", "field"),
     [
-        ("error: invalid argument: --no-mmap", Cause.UNKNOWN_FLAG, "args.no-mmap"),
+        ("error: invalid argument: --no-mmap", FailureCause.UNKNOWN_FLAG, "args.no-mmap"),
         (
             'error while handling argument "--draft-max": the argument has been removed. use --spec-draft-n-max\n\nusage:',
-            Cause.UNKNOWN_FLAG,
+            FailureCause.UNKNOWN_FLAG,
             "args.draft-max",
         ),
-        ('error while handling argument "--flash-attn": error: unknown value', Cause.BAD_VALUE, "args.flash-attn"),
-        ('error while handling argument "-fa": error: unknown value for --flash-attn', Cause.BAD_VALUE, "args.-fa"),
-        ('error while handling argument "-c": stoi', Cause.BAD_VALUE, "args.c"),
+        (
+            'error while handling argument "--flash-attn": error: unknown value',
+            FailureCause.BAD_VALUE,
+            "args.flash-attn",
+        ),
+        (
+            'error while handling argument "-fa": error: unknown value for --flash-attn',
+            FailureCause.BAD_VALUE,
+            "args.-fa",
+        ),
+        ('error while handling argument "-c": stoi', FailureCause.BAD_VALUE, "args.c"),
         (
             "E llama_model_load_from_file_impl: exactly one out metadata, path_model, and file must be defined",
-            Cause.HUB_UNREACHABLE,
+            FailureCause.HUB_UNREACHABLE,
             "model.path",
         ),
-        ('error while handling environment variable "LLAMA_ARG_PORT": stoi', Cause.BAD_VALUE, "env.LLAMA_ARG_PORT"),
+        (
+            'error while handling environment variable "LLAMA_ARG_PORT": stoi',
+            FailureCause.BAD_VALUE,
+            "env.LLAMA_ARG_PORT",
+        ),
         (
             "gguf_init_from_file: failed to open GGUF file '/models/m.gguf' (No such file or directory)\n"
             "llama_model_load: error loading model: llama_model_loader: failed to load model from /models/m.gguf",
-            Cause.MODEL_NOT_FOUND,
+            FailureCause.MODEL_NOT_FOUND,
             "model.path",
         ),
         (
             "gguf_init_from_file: failed to open GGUF file '/models/m.gguf' (Permission denied)",
-            Cause.PERMISSION,
+            FailureCause.PERMISSION,
             "model.path",
         ),
         (
             "gguf_init_from_reader: invalid magic characters: '<!DO', expected 'GGUF'\n"
             "llama_model_load: error loading model: llama_model_loader: failed to load model from /models/m.gguf",
-            Cause.MODEL_FILES,
+            FailureCause.MODEL_FILES,
             "model.path",
         ),
         (
             "llama_model_load: error loading model: tensor 'blk.3.ffn_down.weight' data is not within the file bounds, "
             "model is corrupted or incomplete",
-            Cause.TRUNCATED_WEIGHTS,
+            FailureCause.TRUNCATED_WEIGHTS,
             "model.path",
         ),
-        ("gguf_init_from_reader: failed to read key-value pairs", Cause.TRUNCATED_WEIGHTS, "model.path"),
+        ("gguf_init_from_reader: failed to read key-value pairs", FailureCause.TRUNCATED_WEIGHTS, "model.path"),
         (
             "llama_model_load: error loading model: error loading model architecture: unknown model architecture: 'qwen9'",
-            Cause.MODEL_UNSUPPORTED,
+            FailureCause.MODEL_UNSUPPORTED,
             "image",
         ),
         (
             "llama_model_load: error loading model: missing tensor 'output_norm.weight'",
-            Cause.MODEL_FILES,
+            FailureCause.MODEL_FILES,
             "model.path",
         ),
         (
             "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 59853.66 MiB on device 0: cudaMalloc failed: out of "
             "memory\nalloc_tensor_range: failed to allocate CUDA0 buffer of size 62761234432\n"
             "llama_model_load: error loading model: unable to allocate CUDA0 buffer",
-            Cause.WEIGHTS_DO_NOT_FIT,
+            FailureCause.WEIGHTS_DO_NOT_FIT,
             None,
         ),
         (
             "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 36864.00 MiB on device 0: cudaMalloc failed: out of "
             "memory\nalloc_tensor_range: failed to allocate CUDA0 buffer of size 38654705664\n"
             "llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache",
-            Cause.KV_CACHE_TOO_SMALL,
+            FailureCause.KV_CACHE_TOO_SMALL,
             "args.ctx-size",
         ),
         (
             "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9.00 MiB on device 0: cudaMalloc failed: out of memory",
-            Cause.CUDA_OUT_OF_MEMORY,
+            FailureCause.CUDA_OUT_OF_MEMORY,
             "args.ctx-size",
         ),
         (
             "llama_init_from_model: failed to initialize the context: std::bad_alloc",
-            Cause.KV_CACHE_TOO_SMALL,
+            FailureCause.KV_CACHE_TOO_SMALL,
             "args.ctx-size",
         ),
         (
             "graph_reserve: failed to allocate compute buffers\n"
             "llama_init_from_model: failed to initialize the context: failed to allocate compute pp buffers",
-            Cause.CUDA_OUT_OF_MEMORY,
+            FailureCause.CUDA_OUT_OF_MEMORY,
             "args.ubatch-size",
         ),
         (
             "/app/ggml/src/ggml-cuda/ggml-cuda.cu:98: CUDA error: no kernel image is available for execution on the device",
-            Cause.KERNEL_UNSUPPORTED,
+            FailureCause.KERNEL_UNSUPPORTED,
             "image",
         ),
-        ("CUDA error: out of memory", Cause.CUDA_OUT_OF_MEMORY, "args.ctx-size"),
-        ("/app/ggml/src/ggml.c:3519: GGML_ASSERT(a->ne[2] == b->ne[0]) failed", Cause.CRASHED, None),
-        ("E srv  start: couldn't bind HTTP server socket, hostname: 0.0.0.0, port: 8080", Cause.PORT_IN_USE, "port"),
+        ("CUDA error: out of memory", FailureCause.CUDA_OUT_OF_MEMORY, "args.ctx-size"),
+        ("/app/ggml/src/ggml.c:3519: GGML_ASSERT(a->ne[2] == b->ne[0]) failed", FailureCause.CRASHED, None),
+        (
+            "E srv  start: couldn't bind HTTP server socket, hostname: 0.0.0.0, port: 8080",
+            FailureCause.PORT_IN_USE,
+            "port",
+        ),
         (
             "llama_init_from_model: V cache quantization requires flash_attn",
-            Cause.BAD_VALUE,
+            FailureCause.BAD_VALUE,
             "args.flash-attn",
         ),
         (
             "common_download_file_single: download failed: Forbidden (status: 403)\n"
             "srv  llama_server: failed to download model: https://huggingface.co/x",
-            Cause.MODEL_GATED,
+            FailureCause.MODEL_GATED,
             "env.HF_TOKEN",
         ),
-        ("get_hf_plan: no GGUF files found in repository o/m", Cause.MODEL_NOT_FOUND, "model.path"),
-        ("srv  llama_server: failed to download model: timeout", Cause.HUB_UNREACHABLE, "model.path"),
-        ("srv    load_model: failed to load draft model, '/models/d.gguf'", Cause.MODEL_FILES, "args.model-draft"),
-        ("nothing that says why", Cause.CRASHED, None),
+        ("get_hf_plan: no GGUF files found in repository o/m", FailureCause.MODEL_NOT_FOUND, "model.path"),
+        ("srv  llama_server: failed to download model: timeout", FailureCause.HUB_UNREACHABLE, "model.path"),
+        (
+            "srv    load_model: failed to load draft model, '/models/d.gguf'",
+            FailureCause.MODEL_FILES,
+            "args.model-draft",
+        ),
+        ("nothing that says why", FailureCause.CRASHED, None),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else None,
 )
-def test_what_it_dies_of(log: str, cause: Cause, field: str | None) -> None:
+def test_what_it_dies_of(log: str, cause: FailureCause, field: str | None) -> None:
     reading = read("llamacpp", f"{log}\n{END}")
     assert (reading.root.cause, reading.root.field) == (cause, field)
     assert "(not said)" not in reading.root.summary + reading.root.remedy
@@ -277,11 +299,11 @@ def test_what_sounds_bad_and_is_not(line: str) -> None:
 
 def profile(path: str | None, command: tuple[str, ...] | None = None, **fields: object) -> Profile:
     known: dict[str, object] = {"name": "p", "engine": "llamacpp", "image": "i", "origin": "p.yaml", "shipped": False}
-    return Profile(**known, command=command, model=Model(path=path, served_name="oss"), **fields)  # type: ignore[arg-type]
+    return Profile(**known, command=command, model=ModelSpec(path=path, served_name="oss"), **fields)  # type: ignore[arg-type]
 
 
 def test_its_command_line() -> None:
-    words = ENGINE.argv(
+    words = ENGINE.build_command(
         profile("/models/m.gguf", port=8090, args=(("ctx-size", "8192"), ("-ngl", "99"), ("metrics", True)))
     )
     assert words == (
@@ -301,29 +323,29 @@ def test_its_command_line() -> None:
     ],
 )
 def test_a_repository_of_the_hub_is_not_a_file(path: str, flag: str) -> None:
-    assert ENGINE.argv(profile(path))[1:3] == (flag, path)
+    assert ENGINE.build_command(profile(path))[1:3] == (flag, path)
 
 
 def test_what_args_say_is_not_said_twice() -> None:
-    words = ENGINE.argv(profile("/m.gguf", args=(("-hf", "o/m"), ("-a", "name"), ("port", "1"))))
+    words = ENGINE.build_command(profile("/m.gguf", args=(("-hf", "o/m"), ("-a", "name"), ("port", "1"))))
     assert words == ("llama-server", "--host", "0.0.0.0", "-hf", "o/m", "-a", "name", "--port", "1")
 
 
 def test_an_image_that_starts_it_itself_gets_flags_alone() -> None:
-    assert ENGINE.argv(profile("/m.gguf", command=()))[:2] == ("-m", "/m.gguf")
+    assert ENGINE.build_command(profile("/m.gguf", command=()))[:2] == ("-m", "/m.gguf")
 
 
 @pytest.mark.parametrize(
     ("words", "decoding"),
     [
-        ("", Decoding()),
-        ("-md /d.gguf --spec-draft-n-max 8", Decoding(8, 8)),
-        ("--model-draft /d.gguf --draft-max 16", Decoding(16, 16)),
-        ("--spec-type draft-mtp", Decoding(3, 3)),
-        ("--spec-type ngram-mod --spec-ngram-mod-n-max 8", Decoding(8, 0)),
-        ("--spec-type ngram-simple,draft-mtp", Decoding()),
-        ("--spec-type none -md /d.gguf", Decoding()),
+        ("", DecodingSettings()),
+        ("-md /d.gguf --spec-draft-n-max 8", DecodingSettings(8, 8)),
+        ("--model-draft /d.gguf --draft-max 16", DecodingSettings(16, 16)),
+        ("--spec-type draft-mtp", DecodingSettings(3, 3)),
+        ("--spec-type ngram-mod --spec-ngram-mod-n-max 8", DecodingSettings(8, 0)),
+        ("--spec-type ngram-simple,draft-mtp", DecodingSettings()),
+        ("--spec-type none -md /d.gguf", DecodingSettings()),
     ],
 )
-def test_how_it_decodes(words: str, decoding: Decoding) -> None:
-    assert ENGINE.decoding(("llama-server", *words.split())) == decoding
+def test_how_it_decodes(words: str, decoding: DecodingSettings) -> None:
+    assert ENGINE.read_decoding_settings(("llama-server", *words.split())) == decoding

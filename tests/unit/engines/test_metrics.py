@@ -83,7 +83,7 @@ llamacpp:spec_decode_num_accepted_tokens_total 126
 
 
 def read(engine: str, page: str) -> EngineMetrics:
-    return engines.load(engine).metrics(page)
+    return engines.load_engine(engine).parse_metrics(page)
 
 
 def test_vllm_sums_its_engines_and_leaves_the_created_twins_alone() -> None:
@@ -164,7 +164,7 @@ def test_another_scraper_changes_nothing_of_what_llama_says() -> None:
     assert read("llamacpp", scraped) == read("llamacpp", LLAMA)
 
 
-@pytest.mark.parametrize("name", engines.names())
+@pytest.mark.parametrize("name", engines.engine_names())
 @pytest.mark.parametrize("page", ["", "\n", "# nothing\n", "other_metric 1\n", "<html><body>404</body></html>"])
 def test_a_page_without_its_series_says_nothing(name: str, page: str) -> None:
     seen = read(name, page)
@@ -202,7 +202,7 @@ VALUES = st.sampled_from(
 @settings(max_examples=200, deadline=None)
 def test_any_text_is_read_or_refused(lines: list[tuple[str, str, str]]) -> None:
     page = "\n".join("".join(line) for line in lines)
-    for name in engines.names():
+    for name in engines.engine_names():
         try:
             seen = read(name, page)
         except MetricsUnreadable:

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from sparkctl.core import linting
-from sparkctl.core.diagnosing import Diagnosing
+from sparkctl.core.diagnosing import LogDiagnoser
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.engines.base import Failure, Weight, placed
-from sparkctl.model.diagnosis import Diagnosis
-from sparkctl.model.engine_facts import FactName
-from sparkctl.model.lint import Lint
-from sparkctl.model.verdict import Cause
+from sparkctl.engines.base import Failure, FailureWeight, refine_failure
+from sparkctl.model.diagnosis import LogDiagnosis
+from sparkctl.model.engine_facts import EngineFactName
+from sparkctl.model.lint import LintRule
+from sparkctl.model.verdict import FailureCause
 from tests.unit.engines.logs import read
 
 _DAEMON = "docker: Error response from daemon: "
@@ -25,76 +25,76 @@ _FRACTION, _KV_FRACTION = "args.mem-fraction-static", "args.kv_cache_free_gpu_me
 
 DEATHS = [
     ("requests.exceptions.ReadTimeout: (ReadTimeoutError(\"HTTPSConnectionPool(host='huggingface.co', port=443): Read timed "
-     'out. (read timeout=10)"), \'(Request ID: 1)\')', Cause.HUB_UNREACHABLE, "model.path", "(huggingface.co)"),
-    (f"huggingface_hub.errors.HfHubHTTPError: 429 Client Error: Too Many Requests {_HUB}", Cause.HUB_UNREACHABLE,
+     'out. (read timeout=10)"), \'(Request ID: 1)\')', FailureCause.HUB_UNREACHABLE, "model.path", "(huggingface.co)"),
+    (f"huggingface_hub.errors.HfHubHTTPError: 429 Client Error: Too Many Requests {_HUB}", FailureCause.HUB_UNREACHABLE,
      "env.HF_TOKEN", "429"),
-    (f"huggingface_hub.errors.HfHubHTTPError: 503 Server Error: Service Unavailable {_HUB}", Cause.HUB_UNREACHABLE,
+    (f"huggingface_hub.errors.HfHubHTTPError: 503 Server Error: Service Unavailable {_HUB}", FailureCause.HUB_UNREACHABLE,
      "model.path", "503"),
-    ("httpx.ConnectTimeout: timed out", Cause.CRASHED, None, "httpx.ConnectTimeout"),
-    ("torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:", Cause.CRASHED, None, "BackendCompilerFailed"),
+    ("httpx.ConnectTimeout: timed out", FailureCause.CRASHED, None, "httpx.ConnectTimeout"),
+    ("torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:", FailureCause.CRASHED, None, "BackendCompilerFailed"),
     (f"{_WORKER}CUDA error: an illegal instruction was encountered', please check the stack trace above for the root cause",
-     Cause.KERNEL_UNSUPPORTED, "image", "instruction"),
-    (f"{_WORKER}CUDA error: an illegal instruction was encountered", Cause.KERNEL_UNSUPPORTED, "image", "instruction"),
-    (f"{_WORKER}whatever', please check the stack trace above for the root cause", Cause.CRASHED, None, "failed: whatever"),
-    ("NotImplementedError: No compiled nvfp4 quantization kernel for CUDA device capability: 121", Cause.KERNEL_UNSUPPORTED,
+     FailureCause.KERNEL_UNSUPPORTED, "image", "instruction"),
+    (f"{_WORKER}CUDA error: an illegal instruction was encountered", FailureCause.KERNEL_UNSUPPORTED, "image", "instruction"),
+    (f"{_WORKER}whatever', please check the stack trace above for the root cause", FailureCause.CRASHED, None, "failed: whatever"),
+    ("NotImplementedError: No compiled nvfp4 quantization kernel for CUDA device capability: 121", FailureCause.KERNEL_UNSUPPORTED,
      "image", "sm_121"),
-    ("RuntimeError: fused_moe: arch sm_121 unsupported", Cause.KERNEL_UNSUPPORTED, "image", "sm_121"),
+    ("RuntimeError: fused_moe: arch sm_121 unsupported", FailureCause.KERNEL_UNSUPPORTED, "image", "sm_121"),
     ("[TRT-LLM] [E] Failed to initialize executor on rank 0: CUDA out of memory. Tried to allocate 2.00 GiB.",
-     Cause.CUDA_OUT_OF_MEMORY, _KV_FRACTION, "2.00 GiB"),
+     FailureCause.CUDA_OUT_OF_MEMORY, _KV_FRACTION, "2.00 GiB"),
     ("[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, pool, stream): out of memory (/src/b.h:86)",
-     Cause.CUDA_OUT_OF_MEMORY, _KV_FRACTION, "CUDA ran out of memory"),
-    ("gguf_init_from_file: failed to open GGUF file /models/x.gguf", Cause.MODEL_NOT_FOUND, "model.path", "no /models/x.gguf"),
-    ("llama_model_load: error loading model: failed to open /models/x.gguf: Permission denied", Cause.PERMISSION, "model.path",
+     FailureCause.CUDA_OUT_OF_MEMORY, _KV_FRACTION, "CUDA ran out of memory"),
+    ("gguf_init_from_file: failed to open GGUF file /models/x.gguf", FailureCause.MODEL_NOT_FOUND, "model.path", "no /models/x.gguf"),
+    ("llama_model_load: error loading model: failed to open /models/x.gguf: Permission denied", FailureCause.PERMISSION, "model.path",
      "/models/x.gguf may not"),
-    ("error while handling argument \"-fa\": error: unkown value for --flash-attn: '--port'", Cause.BAD_VALUE, "args.-fa",
+    ("error while handling argument \"-fa\": error: unkown value for --flash-attn: '--port'", FailureCause.BAD_VALUE, "args.-fa",
      "--port"),
     (f"{_SETTINGS}None)\nRank 0 scheduler is dead. Please check if there are relevant logs.\nExit code: -9\nEOFError",
-     Cause.WORKER_LOST, _FRACTION, "killed"),
-    (f"{_SETTINGS}None)\n{_NONE_AND_INT}", Cause.CRASHED, None, "TypeError"),
-    (f"{_SETTINGS}'NEXTN')\n{_NONE_AND_INT}", Cause.ENGINE_BUG, "args.speculative-num-draft-tokens", "half"),
-    (f'  File "/opt/sglang/srt/server_args.py", line 3838\n{_NONE_AND_INT}', Cause.ENGINE_BUG,
+     FailureCause.WORKER_LOST, _FRACTION, "killed"),
+    (f"{_SETTINGS}None)\n{_NONE_AND_INT}", FailureCause.CRASHED, None, "TypeError"),
+    (f"{_SETTINGS}'NEXTN')\n{_NONE_AND_INT}", FailureCause.ENGINE_BUG, "args.speculative-num-draft-tokens", "half"),
+    (f'  File "/opt/sglang/srt/server_args.py", line 3838\n{_NONE_AND_INT}', FailureCause.ENGINE_BUG,
      "args.speculative-num-draft-tokens", "half"),
-    ("write /var/lib/docker/tmp/GetImageBlob1: no space left on device", Cause.DISK_FULL, None, "/var/lib/docker/tmp"),
-    (f'{_DAEMON}Head "https://nvcr.io/v2/nvidia/x/manifests/1": unauthorized: <html>', Cause.IMAGE_MISSING, "image", "nvcr.io"),
+    ("write /var/lib/docker/tmp/GetImageBlob1: no space left on device", FailureCause.DISK_FULL, None, "/var/lib/docker/tmp"),
+    (f'{_DAEMON}Head "https://nvcr.io/v2/nvidia/x/manifests/1": unauthorized: <html>', FailureCause.IMAGE_MISSING, "image", "nvcr.io"),
     ('Error response from daemon: Get "https://registry-1.docker.io/v2/": net/http: request canceled while waiting for '
-     "connection", Cause.IMAGE_MISSING, "image", "request canceled"),
+     "connection", FailureCause.IMAGE_MISSING, "image", "request canceled"),
     (f'{_DAEMON}failed to create task for container: runc create failed: exec: "vllm": executable file not found in $PATH: '
-     "unknown.", Cause.BAD_VALUE, "command", "no program vllm."),
-    ("/bin/sh: 1: vllm: not found", Cause.BAD_VALUE, "command", "no program vllm."),
-    ("bash: line 1: vllm: command not found", Cause.BAD_VALUE, "command", "no program vllm."),
-    (f'{_DAEMON}invalid mount config for type "bind": bind source path does not exist: /models/x.', Cause.MODEL_NOT_FOUND,
+     "unknown.", FailureCause.BAD_VALUE, "command", "no program vllm."),
+    ("/bin/sh: 1: vllm: not found", FailureCause.BAD_VALUE, "command", "no program vllm."),
+    ("bash: line 1: vllm: command not found", FailureCause.BAD_VALUE, "command", "no program vllm."),
+    (f'{_DAEMON}invalid mount config for type "bind": bind source path does not exist: /models/x.', FailureCause.MODEL_NOT_FOUND,
      "mounts", "no /models/x on the node"),
-    (f'{_DAEMON}invalid mount config for type "bind": bind source path does not exist: /srv/cache.', Cause.BAD_VALUE, "mounts",
+    (f'{_DAEMON}invalid mount config for type "bind": bind source path does not exist: /srv/cache.', FailureCause.BAD_VALUE, "mounts",
      "no /srv/cache on the node"),
     (f'{_DAEMON}Conflict. The container name "/x" is already in use by container "ab12". You have to remove (or rename) it.',
-     Cause.DOCKER_REFUSED, None, "named x "),
+     FailureCause.DOCKER_REFUSED, None, "named x "),
     ("RuntimeError: DataLoader worker (pid 44) is killed by signal: Bus error. It is possible that dataloader's workers are out "
-     "of shared memory.", Cause.DISK_FULL, "container.shm_size", "shared memory"),
-    ("KeyError: 'model.layers.0.mlp.experts.w13_input_scale'", Cause.MODEL_FILES, None, "w13_input_scale"),
-    ("AssertionError: Attempted to load weight (torch.Size([2048])) into parameter (torch.Size([4096]))", Cause.MODEL_FILES,
+     "of shared memory.", FailureCause.DISK_FULL, "container.shm_size", "shared memory"),
+    ("KeyError: 'model.layers.0.mlp.experts.w13_input_scale'", FailureCause.MODEL_FILES, None, "w13_input_scale"),
+    ("AssertionError: Attempted to load weight (torch.Size([2048])) into parameter (torch.Size([4096]))", FailureCause.MODEL_FILES,
      None, "[2048]"),
     ("ERROR: This container was built for NVIDIA Driver Release 580.82 or later, but version 570.124 was detected and "
-     "compatibility mode is UNAVAILABLE.", Cause.DRIVER_MISMATCH, "image", "580.82): the node has 570.124."),
-    ("WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.", Cause.GPU_RUNTIME_MISSING,
+     "compatibility mode is UNAVAILABLE.", FailureCause.DRIVER_MISMATCH, "image", "580.82): the node has 570.124."),
+    ("WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.", FailureCause.GPU_RUNTIME_MISSING,
      "container.gpus", "no GPU"),
-    ("Loading the model\nKilled", Cause.KILLED, None, "SIGKILL"),
-    ("bash: line 1:    12 Killed                  python3 -m server", Cause.KILLED, None, "SIGKILL"),
-    ("RuntimeError: CUDA error: an illegal memory access was encountered", Cause.CRASHED, None, "outside of its memory"),
-    ("(EngineCore pid=77) AssertionError: spec decode is not supported.", Cause.BAD_VALUE, "args.speculative-config",
+    ("Loading the model\nKilled", FailureCause.KILLED, None, "SIGKILL"),
+    ("bash: line 1:    12 Killed                  python3 -m server", FailureCause.KILLED, None, "SIGKILL"),
+    ("RuntimeError: CUDA error: an illegal memory access was encountered", FailureCause.CRASHED, None, "outside of its memory"),
+    ("(EngineCore pid=77) AssertionError: spec decode is not supported.", FailureCause.BAD_VALUE, "args.speculative-config",
      "speculative"),
 ]  # fmt: skip
 
 
-def _diagnose(log: str, engine: str | None = None) -> Diagnosis:
-    found = Diagnosing(engine)
+def _diagnose(log: str, engine: str | None = None) -> LogDiagnosis:
+    found = LogDiagnoser(engine)
     for line in log.split("\n"):
         found.feed(line)
-    return found.result()
+    return found.build_diagnosis()
 
 
 @pytest.mark.parametrize(("log", "cause", "field", "says"), DEATHS, ids=[row[0][-50:] for row in DEATHS])
 def test_a_paste_names_its_cause_though_nobody_said_whose_it_is(
-    log: str, cause: Cause, field: str | None, says: str
+    log: str, cause: FailureCause, field: str | None, says: str
 ) -> None:
     verdict = _diagnose(log).verdict
     assert verdict is not None
@@ -127,7 +127,7 @@ def test_what_an_nvidia_image_prints_first_tells_engine_and_version() -> None:
 def test_llama_server_that_runs_out_of_cuda_memory_is_not_said_to_have_served() -> None:
     verdict = _diagnose("/src/ggml-cuda.cu:88: CUDA error: out of memory", "llamacpp").verdict
     assert verdict is not None
-    assert (verdict.cause, verdict.field) == (Cause.CUDA_OUT_OF_MEMORY, "args.ctx-size")
+    assert (verdict.cause, verdict.field) == (FailureCause.CUDA_OUT_OF_MEMORY, "args.ctx-size")
     assert verdict.summary == "At the start: CUDA ran out of memory."
 
 
@@ -136,27 +136,27 @@ def test_sizes_that_do_not_match_are_the_files_fault_only_while_weights_load() -
         "RuntimeError: The size of tensor a (4096) must match the size of tensor b (2048) at non-singleton dimension 0"
     )
     failure = read("vllm", text).root
-    assert failure.cause is Cause.MODEL_FILES
-    assert placed(failure, text, "weights", {}, is_serving=False) is failure
-    later = placed(failure, text, "graphs", {}, is_serving=False)
-    assert (later.cause, later.weight, text in later.summary) == (Cause.CRASHED, Weight.EXCEPTION, True)
+    assert failure.cause is FailureCause.MODEL_FILES
+    assert refine_failure(failure, text, "weights", {}, is_serving=False) is failure
+    later = refine_failure(failure, text, "graphs", {}, is_serving=False)
+    assert (later.cause, later.weight, text in later.summary) == (FailureCause.CRASHED, FailureWeight.EXCEPTION, True)
 
 
 def test_a_half_set_speculation_is_none_without_any_or_while_serving() -> None:
     failure: Failure = read("sglang", _NONE_AND_INT).root
-    drafts = {FactName.SPECULATIVE_METHOD: "NEXTN"}
-    assert placed(failure, _NONE_AND_INT, None, {}, is_serving=False) is failure
-    assert placed(failure, _NONE_AND_INT, None, drafts, is_serving=False) is failure
-    other = {FactName.ATTENTION_BACKEND: "triton"}
-    assert placed(failure, _NONE_AND_INT, None, other, is_serving=False).cause is Cause.CRASHED
-    assert placed(failure, _NONE_AND_INT, None, drafts, is_serving=True).cause is Cause.CRASHED
+    drafts = {EngineFactName.SPECULATIVE_METHOD: "NEXTN"}
+    assert refine_failure(failure, _NONE_AND_INT, None, {}, is_serving=False) is failure
+    assert refine_failure(failure, _NONE_AND_INT, None, drafts, is_serving=False) is failure
+    other = {EngineFactName.ATTENTION_BACKEND: "triton"}
+    assert refine_failure(failure, _NONE_AND_INT, None, other, is_serving=False).cause is FailureCause.CRASHED
+    assert refine_failure(failure, _NONE_AND_INT, None, drafts, is_serving=True).cause is FailureCause.CRASHED
 
 
 def test_the_check_the_way_up_and_the_verdict_name_the_same_number_of_draft_tokens() -> None:
     library = ProfileLibrary(Path("/nonexistent"))
     profile = library.load("qwen36")
-    checked = [one.setting for one in linting.remarks(profile) if one.kind is Lint.KNOWN_TRAP]
-    before_the_start = [one.setting for one in linting.cautions(profile, library) if one.instead]
+    checked = [one.setting for one in linting.lint_profile(profile) if one.kind is LintRule.KNOWN_TRAP]
+    before_the_start = [one.setting for one in linting.list_start_warnings(profile, library) if one.instead]
     failure = read("sglang", _NONE_AND_INT).root
     setting = f"{failure.field}={failure.value}"
     assert checked == before_the_start == [setting] == ["args.speculative-num-draft-tokens=20"]
@@ -166,4 +166,4 @@ def test_the_check_the_way_up_and_the_verdict_name_the_same_number_of_draft_toke
 def test_a_banner_before_the_settings_leaves_the_half_set_speculation_what_it_is() -> None:
     verdict = _diagnose(f"== SGLang ==\n{_NONE_AND_INT}").verdict
     assert verdict is not None
-    assert verdict.cause is Cause.ENGINE_BUG
+    assert verdict.cause is FailureCause.ENGINE_BUG

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from sparkctl import engines
 from sparkctl.engines.lines import LinePreparer
-from sparkctl.model.metrics import LineKind, StatsLine
+from sparkctl.model.metrics import StatsLine, StatsLineKind
 
 
 def stats(engine: str, raw: str) -> StatsLine | None:
     (line,) = LinePreparer().feed(raw)
-    return engines.load(engine).stats(line)
+    return engines.load_engine(engine).parse_stats_line(line)
 
 
 def told(engine: str, raw: str) -> StatsLine:
@@ -29,7 +29,7 @@ def test_vllm_engine_line() -> None:
         "Avg generation throughput: 132.3 tokens/s, Running: 3 reqs, Waiting: 1 reqs, GPU KV cache usage: 50.0%, "
         "Prefix cache hit rate: 25.0%",
     )
-    assert (seen.kind, seen.source, seen.every) == (LineKind.DECODE, "000", 10.0)
+    assert (seen.kind, seen.source, seen.every) == (StatsLineKind.DECODE, "000", 10.0)
     assert (seen.prompt_rate, seen.generation_rate, seen.running, seen.waiting) == (71.8, 132.3, 3, 1)
     assert (seen.kv_usage, seen.prefix_hit_rate) == (0.5, 0.25)
 
@@ -54,7 +54,7 @@ SPECULATION = (
 def test_vllm_speculation_line() -> None:
     line = SPECULATION.format(length="3.50", accepted=250, drafted=300, positions="0.900, 0.850, 0.750", rate="83.3")
     seen = told("vllm", line)
-    assert seen.kind is LineKind.SPECULATION
+    assert seen.kind is StatsLineKind.SPECULATION
     assert (seen.accept_length, seen.accepted, seen.drafted) == (3.5, 250, 300)
     assert seen.accept_rate == pytest.approx(0.833)
     assert seen.per_position == (0.9, 0.85, 0.75)
@@ -80,7 +80,7 @@ def test_sglang_decode_line(usage: str, tokens: float, share: float) -> None:
         f"[2026-05-01 10:00:00 TP0] Decode batch, #running-req: 3, {usage}, accept len: 2.88, accept rate: 0.63, "
         "cuda graph: True, gen throughput (token/s): 71.92, #queue-req: 5",
     )
-    assert (seen.kind, seen.running, seen.waiting, seen.every) == (LineKind.DECODE, 3, 5, None)
+    assert (seen.kind, seen.running, seen.waiting, seen.every) == (StatsLineKind.DECODE, 3, 5, None)
     assert (seen.accept_length, seen.accept_rate, seen.generation_rate) == (2.88, 0.63, 71.92)
     assert (seen.kv_tokens, seen.kv_usage) == (tokens, share)
 
@@ -97,7 +97,7 @@ def test_sglang_prefill_line() -> None:
         "[2026-05-01 10:00:00] Prefill batch, #new-seq: 2, #new-token: 152, #cached-token: 48, token usage: 0.00, "
         "#running-req: 1, #queue-req: 0, #pending-token: 0, cuda graph: False, input throughput (token/s): 155.17",
     )
-    assert (seen.kind, seen.prompt_tokens, seen.cached_tokens, seen.running) == (LineKind.PREFILL, 152, 48, 1)
+    assert (seen.kind, seen.prompt_tokens, seen.cached_tokens, seen.running) == (StatsLineKind.PREFILL, 152, 48, 1)
 
 
 LLAMA = "0.24.777.216 I slot print_timing: id  1 | task 0 | "
@@ -105,12 +105,12 @@ LLAMA = "0.24.777.216 I slot print_timing: id  1 | task 0 | "
 
 def test_llama_lines() -> None:
     live = told("llamacpp", LLAMA + "n_gen =    100, tg =   4.28 t/s, tg_3s =   4.32 t/s")
-    assert (live.kind, live.source, live.generation_rate, live.running) == (LineKind.DECODE, "1", 4.32, 1)
+    assert (live.kind, live.source, live.generation_rate, live.running) == (StatsLineKind.DECODE, "1", 4.32, 1)
     ended = told(
         "llamacpp",
         LLAMA + "       eval time =   25660.27 ms /   120 tokens (  215.63 ms per token,     4.64 tokens per second)",
     )
-    assert (ended.kind, ended.generation_rate, ended.running) == (LineKind.REQUEST, 0, 0)
+    assert (ended.kind, ended.generation_rate, ended.running) == (StatsLineKind.REQUEST, 0, 0)
     drafts = told("llamacpp", LLAMA + "draft acceptance = 0.43299 (  126 accepted /   291 generated), mean len =  2.73")
     assert (drafts.accept_rate, drafts.accepted, drafts.drafted, drafts.accept_length) == (0.43299, 126, 291, 2.73)
     older = told("llamacpp", LLAMA + "draft acceptance rate = 0.57000 (  171 accepted /   300 generated)")
@@ -129,7 +129,7 @@ def test_llama_lines_told_too_late_or_of_other_things(rest: str) -> None:
     assert stats("llamacpp", LLAMA + rest) is None
 
 
-@pytest.mark.parametrize("name", engines.names())
+@pytest.mark.parametrize("name", engines.engine_names())
 @given(
     st.lists(
         st.sampled_from(["Decode batch, ", "Prefill batch", "Engine 000: Avg ", "SpecDecoding metrics: ", ": ", ", "])
@@ -149,7 +149,7 @@ def test_llama_lines_told_too_late_or_of_other_things(rest: str) -> None:
     )
 )
 def test_no_line_breaks_the_reading(name: str, parts: list[str]) -> None:
-    seen = engines.load(name).stats("".join(parts))
+    seen = engines.load_engine(name).parse_stats_line("".join(parts))
     assert seen is None or isinstance(seen, StatsLine)
 
 
@@ -160,13 +160,13 @@ def test_sglangs_answer_to_a_health_check_is_no_prompt() -> None:
         "#pending-token: 0, cpu graph: False, input throughput (token/s): 0.82"
     )
     kinds = [
-        engines.load("sglang").stats(line.replace(old, new))
+        engines.load_engine("sglang").parse_stats_line(line.replace(old, new))
         for old, new in (("", ""), ("#new-token: 1", "#new-token: 11"), ("#cached-token: 0", "#cached-token: 640"),
                          ("#running-req: 0", "#running-req: 1"))
     ]  # fmt: skip
     assert [one and one.kind for one in kinds] == [
-        LineKind.HEALTH,
-        LineKind.PREFILL,
-        LineKind.PREFILL,
-        LineKind.PREFILL,
+        StatsLineKind.HEALTH,
+        StatsLineKind.PREFILL,
+        StatsLineKind.PREFILL,
+        StatsLineKind.PREFILL,
     ]

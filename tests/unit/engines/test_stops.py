@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 import pytest
 
-from sparkctl.core.diagnosing import Diagnosing
-from sparkctl.core.logwords import sounds_bad
-from sparkctl.core.reading import LogReader
-from sparkctl.engines import load
+from sparkctl.core.diagnosing import LogDiagnoser
+from sparkctl.core.logwords import looks_like_error
+from sparkctl.core.reading import LogAnalyzer
+from sparkctl.engines import load_engine
 from sparkctl.model.log import LogLine
-from sparkctl.model.plan import ReadyRule
-from sparkctl.model.verdict import Cause
+from sparkctl.model.plan import ReadinessRule
+from sparkctl.model.verdict import FailureCause
 
 API, CORE = "(APIServer pid=1) ", "(EngineCore pid=77) "
 ULIMIT = (
@@ -52,15 +52,17 @@ SHUTDOWN = (
 )
 
 
-def reader(engine: str, *lines: str, whole: bool = False) -> LogReader:
-    found = load(engine)
-    log = LogReader(found, ReadyRule(found.defaults.ready_line, "/health"), whole)
-    log.read([LogLine(f"2026-11-22T10:00:{at % 60:02}.000000000Z", text, at + 1) for at, text in enumerate(lines)])
+def reader(engine: str, *lines: str, whole: bool = False) -> LogAnalyzer:
+    found = load_engine(engine)
+    log = LogAnalyzer(found, ReadinessRule(found.defaults.ready_line, "/health"), whole)
+    log.feed_lines(
+        [LogLine(f"2026-11-22T10:00:{at % 60:02}.000000000Z", text, at + 1) for at, text in enumerate(lines)]
+    )
     return log
 
 
-def diagnosed(lines: Iterable[str], engine: str | None = None) -> Diagnosing:
-    reading = Diagnosing(engine)
+def diagnosed(lines: Iterable[str], engine: str | None = None) -> LogDiagnoser:
+    reading = LogDiagnoser(engine)
     for at, text in enumerate(lines):
         reading.feed_line(LogLine("", text, at + 1))
     return reading
@@ -116,24 +118,24 @@ def test_a_warning_is_never_an_error_whoever_writes_it(line: str, engine: str) -
     ],
 )
 def test_an_error_is_one(line: str) -> None:
-    assert sounds_bad(line)
+    assert looks_like_error(line)
 
 
 def test_a_stop_while_it_loads_is_no_failure() -> None:
     log = reader("vllm", *VLLM_START, *INTERRUPTED)
     assert log.stopped is not None
-    assert (log.stopped.text, log.fatal, log.root, log.last_words) == (
+    assert (log.stopped.text, log.fatal, log.find_root_failure, log.find_final_error) == (
         "KeyboardInterrupt: terminated",
         None,
         None,
         None,
     )
-    found = diagnosed([*VLLM_START, *INTERRUPTED]).result()
+    found = diagnosed([*VLLM_START, *INTERRUPTED]).build_diagnosis()
     assert (found.verdict, found.is_stopped, found.ready) == (None, True, False)
 
 
 def test_what_its_parts_say_of_each_other_while_it_stops_is_no_failure() -> None:
-    found = diagnosed([*VLLM_READY, *SHUTDOWN, "INFO:     Application shutdown complete."]).result()
+    found = diagnosed([*VLLM_READY, *SHUTDOWN, "INFO:     Application shutdown complete."]).build_diagnosis()
     assert (found.verdict, found.is_stopped, found.ready) == (None, True, True)
     tail = reader("vllm", *VLLM_READY[-1:], *SHUTDOWN)  # of which the ready line was cut off
     assert tail.stopped is not None
@@ -148,9 +150,9 @@ def test_what_its_parts_say_of_each_other_while_it_stops_is_no_failure() -> None
     ],
 )
 def test_a_core_that_was_killed_is_lost_though_the_front_shuts_down_then(death: str) -> None:
-    found = diagnosed([*VLLM_READY, death, *SHUTDOWN, "INFO:     Application shutdown complete."]).result()
+    found = diagnosed([*VLLM_READY, death, *SHUTDOWN, "INFO:     Application shutdown complete."]).build_diagnosis()
     assert found.verdict is not None
-    assert found.verdict.cause is Cause.WORKER_LOST
+    assert found.verdict.cause is FailureCause.WORKER_LOST
     assert not found.is_stopped
 
 
@@ -199,9 +201,9 @@ KILLED_WORKER = (
 
 
 def test_a_worker_that_was_killed_while_it_loaded_is_lost() -> None:
-    found = diagnosed(KILLED_WORKER).result().verdict
+    found = diagnosed(KILLED_WORKER).build_diagnosis().verdict
     assert found is not None
-    assert found.cause is Cause.WORKER_LOST
+    assert found.cause is FailureCause.WORKER_LOST
     assert "killed" in found.summary
     assert "lines after" not in found.remedy
 
@@ -210,19 +212,22 @@ def test_a_worker_that_was_killed_while_it_loaded_is_lost() -> None:
     ("lines", "cause"),
     [
         # an error that no rule knows: where it stands is said
-        ((f"{CORE}ERROR 11-22 10:00:39 [w.py:1] WorkerProc failed to start.", "AssertionError"), Cause.CRASHED),
+        ((f"{CORE}ERROR 11-22 10:00:39 [w.py:1] WorkerProc failed to start.", "AssertionError"), FailureCause.CRASHED),
         # one that names itself, and one that a rule knows
-        ((f"{CORE}ERROR 11-22 10:00:39 [w.py:1] WorkerProc failed to start.", "ZeroDivisionError: no"), Cause.CRASHED),
+        (
+            (f"{CORE}ERROR 11-22 10:00:39 [w.py:1] WorkerProc failed to start.", "ZeroDivisionError: no"),
+            FailureCause.CRASHED,
+        ),
         (
             (
                 f"{CORE}ERROR 11-22 10:00:39 [w.py:1] WorkerProc failed to start.",
                 "OSError: [Errno 98] Address already in use",
             ),
-            Cause.PORT_IN_USE,
+            FailureCause.PORT_IN_USE,
         ),
     ],
 )
-def test_a_worker_that_failed_on_an_error_is_not_called_lost(lines: tuple[str, ...], cause: Cause) -> None:
-    found = diagnosed([*VLLM_START, *lines, *KILLED_WORKER[len(VLLM_START) :]]).result().verdict
+def test_a_worker_that_failed_on_an_error_is_not_called_lost(lines: tuple[str, ...], cause: FailureCause) -> None:
+    found = diagnosed([*VLLM_START, *lines, *KILLED_WORKER[len(VLLM_START) :]]).build_diagnosis().verdict
     assert found is not None
     assert found.cause is cause

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from sparkctl import engines
-from sparkctl.engines.base import Decoding
-from sparkctl.engines.lines import LinePreparer, peel
-from sparkctl.model.engine_facts import FactName
+from sparkctl.engines.base import DecodingSettings
+from sparkctl.engines.lines import LinePreparer, strip_log_prefix
+from sparkctl.model.engine_facts import EngineFactName
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.profile import Model, Profile
-from sparkctl.model.verdict import Cause
+from sparkctl.model.profile import ModelSpec, Profile
+from sparkctl.model.verdict import FailureCause
 from tests.unit.engines.logs import read
 
-ENGINE = engines.load("trtllm")
+ENGINE = engines.load_engine("trtllm")
 START = (
     "2026-05-02 10:00:01,114 - INFO - flashinfer.jit: Prebuilt kernels not found, using JIT backend\n"
     "[TensorRT-LLM] TensorRT-LLM version: 1.3.0rc13\n"
@@ -55,14 +55,14 @@ def test_the_cache_that_stays_is_told_last() -> None:
     preparer, found = LinePreparer(), {}
     for raw in START.split("\n"):
         for line in preparer.feed(raw):
-            signal = ENGINE.classify(line)
+            signal = ENGINE.classify_line(line)
             found |= {fact.name: fact.value for fact in signal.facts} if signal else {}
     assert found == {
-        FactName.ENGINE_VERSION: "1.3.0rc13",
-        FactName.ATTENTION_BACKEND: "TRTLLM",
-        FactName.KV_CACHE_TOKENS: "86720",
-        FactName.CONTEXT_LENGTH: "86720",
-        FactName.MAX_CONCURRENCY: "64",
+        EngineFactName.ENGINE_VERSION: "1.3.0rc13",
+        EngineFactName.ATTENTION_BACKEND: "TRTLLM",
+        EngineFactName.KV_CACHE_TOKENS: "86720",
+        EngineFactName.CONTEXT_LENGTH: "86720",
+        EngineFactName.MAX_CONCURRENCY: "64",
     }
 
 
@@ -77,7 +77,7 @@ def test_the_cache_that_stays_is_told_last() -> None:
     ],
 )
 def test_its_prefixes_are_peeled(line: str, level: str | None, rest: str) -> None:
-    assert peel(line) == (level, rest)
+    assert strip_log_prefix(line) == (level, rest)
 
 
 TORCH = (
@@ -98,49 +98,49 @@ def explained(component: str) -> str:
 @pytest.mark.parametrize(
     ("log", "cause", "field"),
     [
-        (explained("KV cache"), Cause.KV_CACHE_TOO_SMALL, "args.kv_cache_free_gpu_memory_fraction"),
+        (explained("KV cache"), FailureCause.KV_CACHE_TOO_SMALL, "args.kv_cache_free_gpu_memory_fraction"),
         (
             explained("Initial KV cache (temporary for KV cache size estimation)"),
-            Cause.KV_CACHE_TOO_SMALL,
+            FailureCause.KV_CACHE_TOO_SMALL,
             "args.max_num_tokens",
         ),
-        (explained("Model"), Cause.WEIGHTS_DO_NOT_FIT, None),
-        (explained("Model resources created during usage"), Cause.CUDA_OUT_OF_MEMORY, "args.max_num_tokens"),
+        (explained("Model"), FailureCause.WEIGHTS_DO_NOT_FIT, None),
+        (explained("Model resources created during usage"), FailureCause.CUDA_OUT_OF_MEMORY, "args.max_num_tokens"),
         (
             explained("Draft model for speculative decoding"),
-            Cause.DRAFT_WORKSPACE,
+            FailureCause.DRAFT_WORKSPACE,
             "args.kv_cache_free_gpu_memory_fraction",
         ),
-        (explained("Sampler"), Cause.CUDA_OUT_OF_MEMORY, "args.max_num_tokens"),
-        (TORCH, Cause.CUDA_OUT_OF_MEMORY, "args.kv_cache_free_gpu_memory_fraction"),
+        (explained("Sampler"), FailureCause.CUDA_OUT_OF_MEMORY, "args.max_num_tokens"),
+        (TORCH, FailureCause.CUDA_OUT_OF_MEMORY, "args.kv_cache_free_gpu_memory_fraction"),
         (
             "Error: No such option: --max-batch-size (Possible options: --max_batch_size)",
-            Cause.UNKNOWN_FLAG,
+            FailureCause.UNKNOWN_FLAG,
             "args.max-batch-size",
         ),
-        ("Error: No such option '--tp'.", Cause.UNKNOWN_FLAG, "args.tp"),
-        ("Error: Invalid value for '--port': 'x' is not a valid integer.", Cause.BAD_VALUE, "args.port"),
+        ("Error: No such option '--tp'.", FailureCause.UNKNOWN_FLAG, "args.tp"),
+        ("Error: Invalid value for '--port': 'x' is not a valid integer.", FailureCause.BAD_VALUE, "args.port"),
         (
             "Error: Invalid value for '--tensor_parallel_size' / '--tp_size': 'x' is not a valid integer.",
-            Cause.BAD_VALUE,
+            FailureCause.BAD_VALUE,
             "args.tensor_parallel_size",
         ),
-        ("Error: Missing argument 'MODEL'.", Cause.BAD_VALUE, "args"),
+        ("Error: Missing argument 'MODEL'.", FailureCause.BAD_VALUE, "args"),
         (
             "RuntimeError: Failed to bind socket to 0.0.0.0:8355: [Errno 98] Address already in use",
-            Cause.PORT_IN_USE,
+            FailureCause.PORT_IN_USE,
             "port",
         ),
         (
             "ValueError: Unknown architecture for AutoModelForCausalLM: Qwen9ForCausalLM",
-            Cause.MODEL_UNSUPPORTED,
+            FailureCause.MODEL_UNSUPPORTED,
             "image",
         ),
-        ("!!!!!!! Segfault encountered !!!!!!!", Cause.CRASHED, "image"),
+        ("!!!!!!! Segfault encountered !!!!!!!", FailureCause.CRASHED, "image"),
     ],
     ids=lambda value: value[-60:] if isinstance(value, str) else None,
 )
-def test_what_it_dies_of(log: str, cause: Cause, field: str | None) -> None:
+def test_what_it_dies_of(log: str, cause: FailureCause, field: str | None) -> None:
     reading = read("trtllm", log)
     assert (reading.root.cause, reading.root.field) == (cause, field)
     assert reading.root.fatal
@@ -174,7 +174,7 @@ trtllm_kv_cache_tokens_per_block{engine_type="undefined",model_name="undefined"}
 
 
 def test_its_figures() -> None:
-    seen = ENGINE.metrics(PAGE)
+    seen = ENGINE.parse_metrics(PAGE)
     assert (seen.generation_tokens, seen.prompt_tokens, seen.prefix_queries, seen.prefix_hits) == (600, 30, 100, 70)
     assert (seen.running, seen.waiting, seen.kv_usage, seen.kv_tokens) == (2, 1, 0.25, 320)
     assert seen.drafts is None
@@ -182,56 +182,72 @@ def test_its_figures() -> None:
 
 
 def test_a_version_that_tells_less_leaves_it_unknown() -> None:
-    seen = ENGINE.metrics("trtllm_prompt_tokens_total 100.0\n")
+    seen = ENGINE.parse_metrics("trtllm_prompt_tokens_total 100.0\n")
     assert (seen.prompt_tokens, seen.prefix_queries, seen.kv_tokens, seen.generation_tokens) == (100, None, None, None)
 
 
 def test_its_command_line() -> None:
     profile = Profile(
         name="p", engine="trtllm", image="i", origin="p.yaml", shipped=False, port=8355,
-        model=Model(path="openai/gpt-oss-20b", served_name="oss"), args=(("max_batch_size", "64"), ("trust_remote_code", True)),
+        model=ModelSpec(path="openai/gpt-oss-20b", served_name="oss"), args=(("max_batch_size", "64"), ("trust_remote_code", True)),
     )  # fmt: skip
-    assert ENGINE.argv(profile) == (
+    assert ENGINE.build_command(profile) == (
         *("trtllm-serve", "openai/gpt-oss-20b", "--host", "0.0.0.0", "--port", "8355"),
         *("--max_batch_size", "64", "--trust_remote_code"),
     )
-    assert ENGINE.decoding(("trtllm-serve", "m", "--tp_size", "2")) == Decoding(ranks=2)
+    assert ENGINE.read_decoding_settings(("trtllm-serve", "m", "--tp_size", "2")) == DecodingSettings(ranks=2)
 
 
 @pytest.mark.parametrize(
     ("line", "cause", "told"),
     [
         # As Open MPI 4.1.4 and OpenSSH 9.2 said them.
-        ("ORTE was unable to reliably start one or more daemons.", Cause.WORKER_LOST, "could not start its daemon"),
-        ("ORTE has lost communication with a remote daemon.", Cause.WORKER_LOST, "lost its daemon"),
-        ("PRTE has lost communication with a remote daemon.", Cause.WORKER_LOST, "lost its daemon"),
-        ("mpirun was unable to find the specified executable file, and therefore", Cause.BAD_VALUE, "ranks' command"),
+        (
+            "ORTE was unable to reliably start one or more daemons.",
+            FailureCause.WORKER_LOST,
+            "could not start its daemon",
+        ),
+        ("ORTE has lost communication with a remote daemon.", FailureCause.WORKER_LOST, "lost its daemon"),
+        ("PRTE has lost communication with a remote daemon.", FailureCause.WORKER_LOST, "lost its daemon"),
+        (
+            "mpirun was unable to find the specified executable file, and therefore",
+            FailureCause.BAD_VALUE,
+            "ranks' command",
+        ),
         (
             "mpirun noticed that process rank 1 with PID 77 on node spark2 exited on signal 9 (Killed).",
-            Cause.WORKER_LOST,
+            FailureCause.WORKER_LOST,
             "lost rank 1: signal 9",
         ),
-        ("Primary job  terminated normally, but 1 process returned", Cause.WORKER_LOST, "A rank ended"),
-        ("MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD", Cause.CRASHED, "ended itself"),
-        ("root@10.80.0.12: Permission denied (publickey).", Cause.PERMISSION, "refused"),
+        ("Primary job  terminated normally, but 1 process returned", FailureCause.WORKER_LOST, "A rank ended"),
+        ("MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD", FailureCause.CRASHED, "ended itself"),
+        ("root@10.80.0.12: Permission denied (publickey).", FailureCause.PERMISSION, "refused"),
         (
             "Error: cannot log in at the worker 10.80.0.12: root@10.80.0.12: Permission denied (publickey).",
-            Cause.PERMISSION,
+            FailureCause.PERMISSION,
             "(10.80.0.12)",
         ),
         (
             "Error: cannot log in at the worker 10.80.0.12: ssh: connect to host 10.80.0.12 port 2233: Connection refused",
-            Cause.WORKER_LOST,
+            FailureCause.WORKER_LOST,
             "Connection refused",
         ),
-        ("error: Bind to port 2233 on 10.80.0.12 failed: Address already in use.", Cause.PORT_IN_USE, "port 2233"),
-        ("Error: the image lacks openssh-server, and it could not be installed", Cause.BAD_VALUE, "openssh-server"),
-        ("sh: 1: exec: trtllm-llmapi-launch: not found", Cause.BAD_VALUE, "trtllm-llmapi-launch"),
-        ("This rank is over: mpirun's daemon ended with 1", Cause.WORKER_LOST, "is over"),
+        (
+            "error: Bind to port 2233 on 10.80.0.12 failed: Address already in use.",
+            FailureCause.PORT_IN_USE,
+            "port 2233",
+        ),
+        (
+            "Error: the image lacks openssh-server, and it could not be installed",
+            FailureCause.BAD_VALUE,
+            "openssh-server",
+        ),
+        ("sh: 1: exec: trtllm-llmapi-launch: not found", FailureCause.BAD_VALUE, "trtllm-llmapi-launch"),
+        ("This rank is over: mpirun's daemon ended with 1", FailureCause.WORKER_LOST, "is over"),
     ],
 )
-def test_what_ends_ranks_that_mpirun_started(line: str, cause: Cause, told: str) -> None:
-    signal = ENGINE.classify(line)
+def test_what_ends_ranks_that_mpirun_started(line: str, cause: FailureCause, told: str) -> None:
+    signal = ENGINE.classify_line(line)
     assert signal is not None
     assert signal.failure is not None
     assert (signal.failure.cause, told in signal.failure.summary) == (cause, True)
@@ -240,10 +256,10 @@ def test_what_ends_ranks_that_mpirun_started(line: str, cause: Cause, told: str)
 def test_a_ranks_own_reason_outweighs_what_mpirun_says_of_it() -> None:
     said = read("trtllm", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
                           "This rank is over: mpirun's daemon ended with 1\n")  # fmt: skip
-    assert said.root.cause is Cause.CUDA_OUT_OF_MEMORY
+    assert said.root.cause is FailureCause.CUDA_OUT_OF_MEMORY
 
 
 def test_a_head_that_waits_for_its_workers_is_joining() -> None:
-    signal = ENGINE.classify("Waiting for sshd on 10.80.0.12 port 2233")
+    signal = ENGINE.classify_line("Waiting for sshd on 10.80.0.12 port 2233")
     assert signal is not None
     assert (signal.phase, signal.step) == (Phase.LOADING, Step("join"))

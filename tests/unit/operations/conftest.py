@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.reading import LogReader
-from sparkctl.engines import load
+from sparkctl.core.reading import LogAnalyzer
+from sparkctl.engines import load_engine
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import NodeName
-from sparkctl.model.plan import Label, LaunchPlan, ReadyRule, Timeouts
+from sparkctl.model.plan import ContainerLabel, LaunchPlan, PhaseTimeouts, ReadinessRule
 
 READY = "The server is fired up and ready to roll!"
 
@@ -24,18 +24,18 @@ def plan() -> LaunchPlan:
         container_name="sglang-qwen36", image="scitrera/dgx-spark-sglang:0.5.12", entrypoint=None,
         command=("python", "-m", "sglang.launch_server"), env=(), mounts=(), gpus="all", shm_size="16g", ipc=None,
         network="host", ulimits=(), devices=(), options=(), labels=(), port=8003, served_model="qwen3.6-27b",
-        api_key=None, ready=ReadyRule(READY, "/health"), timeouts=Timeouts(), drop_caches=True, stop_grace=30,
+        api_key=None, ready=ReadinessRule(READY, "/health"), timeouts=PhaseTimeouts(), drop_caches=True, stop_grace=30,
         expected_memory=None, floor_memory=None,
     )  # fmt: skip
 
 
 @pytest.fixture
-def read(plan: LaunchPlan) -> Callable[..., LogReader]:
+def read(plan: LaunchPlan) -> Callable[..., LogAnalyzer]:
     """Return a reader that has read these lines of an engine."""
 
-    def reader(*lines: str, engine: str = "sglang", ready: ReadyRule | None = None) -> LogReader:
-        log = LogReader(load(engine), ready or plan.ready)
-        log.read(LogLine("2026-05-01T10:00:00Z", text, number) for number, text in enumerate(lines, 1))
+    def reader(*lines: str, engine: str = "sglang", ready: ReadinessRule | None = None) -> LogAnalyzer:
+        log = LogAnalyzer(load_engine(engine), ready or plan.ready)
+        log.feed_lines(LogLine("2026-05-01T10:00:00Z", text, number) for number, text in enumerate(lines, 1))
         return log
 
     return reader
@@ -47,6 +47,6 @@ def container() -> Callable[..., Container]:
     base = Container(
         id="ab" * 32, name="sglang-qwen36", image="scitrera/dgx-spark-sglang:0.5.12", state=ContainerState.RUNNING,
         status="Up 3 hours", created=1.0,
-        labels=((Label.INSTANCE, "qwen36"), (Label.HASH, "0123456789ab"), (Label.PORT, "8003")),
+        labels=((ContainerLabel.INSTANCE, "qwen36"), (ContainerLabel.HASH, "0123456789ab"), (ContainerLabel.PORT, "8003")),
     )  # fmt: skip
     return lambda **changes: replace(base, **changes)

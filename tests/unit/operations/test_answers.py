@@ -9,17 +9,17 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.reading import LogReader
-from sparkctl.engines import load
+from sparkctl.core.reading import LogAnalyzer
+from sparkctl.engines import load_engine
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import LaunchPlan, Service
+from sparkctl.model.plan import LaunchPlan, ReadinessTarget
 from sparkctl.model.secrets import MASK
-from sparkctl.operations.masking import masked
+from sparkctl.operations.masking import mask_log_lines
 from sparkctl.operations.starting import judge, readiness
 from sparkctl.operations.starting.watch import secrets_of
-from sparkctl.wire.link import Link
-from sparkctl.wire.open import open_link
+from sparkctl.wire.link import NodeConnection
+from sparkctl.wire.open import open_connection
 
 KEY = "sesame-open-0123456789"
 
@@ -40,41 +40,41 @@ async def answering(body: bytes, status: str = "500 Oops") -> AsyncIterator[int]
 
 
 @pytest.fixture
-async def link() -> Link:
-    link = open_link(Node(NodeName("here"), "local"))
+async def link() -> NodeConnection:
+    link = open_connection(Node(NodeName("here"), "local"))
     await link.connect()
     return link
 
 
-@pytest.mark.parametrize("ask", [readiness.health, readiness.one_token])
+@pytest.mark.parametrize("ask", [readiness.check_health, readiness.request_token])
 @pytest.mark.parametrize("before", [0, 150, 175, 180, 5000])
 async def test_the_answer_is_masked_before_it_is_cut(
-    plan: LaunchPlan, link: Link, ask: Callable[..., Awaitable[readiness.Answer]], before: int
+    plan: LaunchPlan, link: NodeConnection, ask: Callable[..., Awaitable[readiness.ProbeResult]], before: int
 ) -> None:
     plan = replace(plan, env=(("VLLM_API_KEY", KEY),))
     async with answering(b"." * before + f"no such key {KEY}; key was {KEY}".encode()) as port:
-        answer = await ask(link, Service(port, plan.ready, api_key=KEY))
+        answer = await ask(link, ReadinessTarget(port, plan.ready, api_key=KEY))
     assert not answer.good
-    told = answer.told(secrets_of(plan))
+    told = answer.format_masked(secrets_of(plan))
     assert "answered 500 " in told
     assert not any(KEY[:length] in told for length in (6, len(KEY)))
     assert KEY not in answer.what + repr(answer)
     assert (MASK in told) == (before <= 180)
 
 
-async def test_an_answer_without_words_is_only_ours(link: Link, plan: LaunchPlan) -> None:
+async def test_an_answer_without_words_is_only_ours(link: NodeConnection, plan: LaunchPlan) -> None:
     async with answering(b"", "503 Later") as port:
-        answer = await readiness.health(link, Service(port, plan.ready))
-    assert answer.told(()) == "GET /health answered 503"
+        answer = await readiness.check_health(link, ReadinessTarget(port, plan.ready))
+    assert answer.format_masked(()) == "GET /health answered 503"
 
 
 def test_a_verdict_quotes_masked_lines_only(plan: LaunchPlan) -> None:
     plan = replace(plan, env=(("VLLM_API_KEY", KEY),), engine="vllm")
     said = f"api_server.py: error: argument --max-model-len: invalid int value: '{KEY}'"
-    lines = masked([LogLine("2026-05-01T10:00:00Z", said, 1)], secrets_of(plan))
-    log = LogReader(load("vllm"), plan.ready)
-    log.read(lines)
+    lines = mask_log_lines([LogLine("2026-05-01T10:00:00Z", said, 1)], secrets_of(plan))
+    log = LogAnalyzer(load_engine("vllm"), plan.ready)
+    log.feed_lines(lines)
     assert log.fatal is not None
-    verdict = judge.of_fatal_line(plan, log, log.fatal)
+    verdict = judge.verdict_of_fatal_line(plan, log, log.fatal)
     assert KEY not in repr(verdict)
     assert MASK in repr(verdict)

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from sparkctl.core.own_questions import MARK
+from sparkctl.core.own_questions import REQUEST_MARK
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import ReadyRule, Service
-from sparkctl.operations.following.numbers import _Meter
+from sparkctl.model.plan import ReadinessRule, ReadinessTarget
+from sparkctl.operations.following.numbers import InstanceMeter
 from sparkctl.operations.starting import readiness
-from sparkctl.operations.starting.asking import Manners, ask
-from sparkctl.wire.local import LocalLink
+from sparkctl.operations.starting.asking import QueryMarkerSupport, request_engine
+from sparkctl.wire.local import LocalConnection
 
-LINK = LocalLink(Node(NodeName("spark1"), "local"))
+LINK = LocalConnection(Node(NodeName("spark1"), "local"))
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Steps:
 class Asked:
     """What asking an engine takes of a session."""
 
-    link: LocalLink
+    link: LocalConnection
     clock: Steps
 
 
@@ -57,37 +57,41 @@ async def server(status: Callable[[str], str]) -> AsyncIterator[tuple[int, list[
 async def test_an_engine_is_asked_once() -> None:
     for status in ("200 OK", "503 Loading", "401 Unauthorized", "500 Oh"):
         async with server(lambda _, said=status: said) as (port, heard):  # type: ignore[misc]
-            answer = await ask(LINK, port, "GET", "/health", timeout=5.0)
+            answer = await request_engine(LINK, port, "GET", "/health", timeout=5.0)
         assert answer.status == int(status[:3])
-        assert heard == [f"GET /health?{MARK}"]
+        assert heard == [f"GET /health?{REQUEST_MARK}"]
 
 
 async def test_a_server_that_takes_no_query_is_asked_without() -> None:
     async with server(lambda target: "200 OK" if target == "/health" else "404 Not Found") as (port, heard):
-        answer = await ask(LINK, port, "GET", "/health", timeout=5.0)
-    assert answer.ok
-    assert heard == [f"GET /health?{MARK}", "GET /health"]
+        answer = await request_engine(LINK, port, "GET", "/health", timeout=5.0)
+    assert answer.is_success
+    assert heard == [f"GET /health?{REQUEST_MARK}", "GET /health"]
 
 
 async def test_what_is_not_there_either_way_is_asked_for_unmarked_once() -> None:
     sglang = Node(NodeName("spark1"), "local")
     async with server(lambda _: "404 Not Found") as (port, heard):
         clock = Steps()
-        meter = _Meter(Asked(LocalLink(sglang), clock), "c", port, "sglang")  # type: ignore[arg-type]
+        meter = InstanceMeter(Asked(LocalConnection(sglang), clock), "c", port, "sglang")  # type: ignore[arg-type]
         for _ in range(4):
             await meter.count()
             clock.seconds += 61.0
-    assert heard == [f"GET /metrics?{MARK}", "GET /metrics", *[f"GET /metrics?{MARK}"] * 3]
+    assert heard == [f"GET /metrics?{REQUEST_MARK}", "GET /metrics", *[f"GET /metrics?{REQUEST_MARK}"] * 3]
 
 
 async def test_a_server_that_has_answered_one_question_of_ours_is_asked_no_other_twice() -> None:
     """What it has not is not there; an unmarked line in its log would be nobody's."""
-    service = Service(0, ReadyRule(None, "/health"), "m")
+    service = ReadinessTarget(0, ReadinessRule(None, "/health"), "m")
     async with server(lambda target: "200 OK" if target.startswith("/health") else "404 Not Found") as (port, heard):
-        service, manners = replace(service, port=port), Manners()
-        assert (await readiness.health(LINK, service, manners=manners)).good
-        assert not (await readiness.one_token(LINK, service, manners)).good
-    assert heard == [f"GET /health?{MARK}", f"POST /v1/completions?{MARK}", f"POST /v1/chat/completions?{MARK}"]
+        service, manners = replace(service, port=port), QueryMarkerSupport()
+        assert (await readiness.check_health(LINK, service, manners=manners)).good
+        assert not (await readiness.request_token(LINK, service, manners)).good
+    assert heard == [
+        f"GET /health?{REQUEST_MARK}",
+        f"POST /v1/completions?{REQUEST_MARK}",
+        f"POST /v1/chat/completions?{REQUEST_MARK}",
+    ]
 
 
 @pytest.mark.parametrize("early", ["404 Not Found", "503 Loading"])
@@ -98,9 +102,9 @@ async def test_one_that_compares_whole_targets_is_asked_without_a_query_however_
         return early if not loaded else "200 OK" if target == "/health" else "404 Not Found"
 
     async with server(status) as (port, heard):
-        service, manners = Service(port, ReadyRule(None, "/health"), "m"), Manners()
-        assert not (await readiness.health(LINK, service, manners=manners)).good
+        service, manners = ReadinessTarget(port, ReadinessRule(None, "/health"), "m"), QueryMarkerSupport()
+        assert not (await readiness.check_health(LINK, service, manners=manners)).good
         loaded.append(True)
         for _ in range(2):
-            assert (await readiness.health(LINK, service, manners=manners)).good
-    assert heard[-4:] == [f"GET /health?{MARK}", "GET /health"] * 2
+            assert (await readiness.check_health(LINK, service, manners=manners)).good
+    assert heard[-4:] == [f"GET /health?{REQUEST_MARK}", "GET /health"] * 2

@@ -8,19 +8,19 @@ from dataclasses import replace
 import pytest
 
 from sparkctl.core.config import load_config
-from sparkctl.core.fabric import find_way
+from sparkctl.core.fabric import find_fabric_route
 from sparkctl.core.session import Session
-from sparkctl.errors import Refused
-from sparkctl.model.fabric import Lane, NodeLanes, Way
+from sparkctl.errors import OperationRefused
+from sparkctl.model.fabric import FabricRoute, Lane, NodeLanes
 from sparkctl.model.node import NodeName
-from sparkctl.operations.starting.fabric_check import check, judge, targets
-from sparkctl.probe.pings import Heard, Pings
-from sparkctl.sim import NodeOptions, SimulatedSparks
-from sparkctl.sim.node import Trouble
+from sparkctl.operations.starting.fabric_check import check_fabric, evaluate_pings, list_ping_targets
+from sparkctl.probe.pings import PingReply, PingReport
+from sparkctl.sim import SimNodeOptions, SimulatedSparks
+from sparkctl.sim.node import NodeFault
 
 ONE, TWO, THREE = (NodeName(f"spark{number}") for number in (1, 2, 3))
-YES = Heard(True, to_ping=True)
-SILENT = Heard(False, "no answer to ping")
+YES = PingReply(True, to_ping=True)
+SILENT = PingReply(False, "no answer to ping")
 
 
 def lanes(number: int, mtu: int = 9000) -> tuple[Lane, ...]:
@@ -30,39 +30,39 @@ def lanes(number: int, mtu: int = 9000) -> tuple[Lane, ...]:
     )
 
 
-def way_of(*names: NodeName, mtu: int = 9000) -> Way:
-    return find_way([NodeLanes(name, lanes(int(name[-1]), mtu), has_devices=True) for name in names], {})
+def way_of(*names: NodeName, mtu: int = 9000) -> FabricRoute:
+    return find_fabric_route([NodeLanes(name, lanes(int(name[-1]), mtu), has_devices=True) for name in names], {})
 
 
-def good(way: Way, node: NodeName) -> Pings:
-    wanted = targets(way.end_of(node), way)
-    return Pings(
+def good(way: FabricRoute, node: NodeName) -> PingReport:
+    wanted = list_ping_targets(way.route_end_of(node), way)
+    return PingReport(
         {(one.interface, one.peer): YES for one in wanted},
         {(one.interface, one.peer): YES for one in wanted if one.size},
-        {lane.interface: True for lane in way.end_of(node).lanes},
-        dict.fromkeys(way.end_of(node).devices, "ACTIVE"),
+        {lane.interface: True for lane in way.route_end_of(node).lanes},
+        dict.fromkeys(way.route_end_of(node).devices, "ACTIVE"),
     )
 
 
-def answers(way: Way) -> dict[NodeName, Pings | None]:
+def answers(way: FabricRoute) -> dict[NodeName, PingReport | None]:
     return {end.node: good(way, end.node) for end in way.ends}
 
 
 def test_everybody_has_to_reach_everybody_on_every_lane() -> None:
     way = way_of(ONE, TWO, THREE)
-    assert [(one.interface, one.peer, one.size) for one in targets(way.head, way)] == [
+    assert [(one.interface, one.peer, one.size) for one in list_ping_targets(way.head, way)] == [
         ("enp1s0f0np0", "192.168.200.2", 8972),
         ("enp1s0f0np0", "192.168.200.3", 8972),
         ("enP2p1s0f0np0", "192.168.201.2", 8972),
         ("enP2p1s0f0np0", "192.168.201.3", 8972),
     ]
-    assert judge(way, answers(way)) == ()
+    assert evaluate_pings(way, answers(way)) == ()
 
 
 def test_large_packets_are_asked_for_only_where_every_end_says_it_takes_them() -> None:
     way = way_of(ONE, TWO, mtu=1500)
-    assert {one.size for one in targets(way.head, way)} == {0}
-    assert judge(way, answers(way)) == ()
+    assert {one.size for one in list_ping_targets(way.head, way)} == {0}
+    assert evaluate_pings(way, answers(way)) == ()
 
 
 def test_one_lane_that_is_silent_refuses_with_both_ends_named() -> None:
@@ -72,9 +72,9 @@ def test_one_lane_that_is_silent_refuses_with_both_ends_named() -> None:
     assert pings is not None
     pings.reached["enP2p1s0f0np0", "192.168.201.1"] = SILENT
     with pytest.raises(
-        Refused, match=r"spark2 to spark1 over enP2p1s0f0np0 \(192\.168\.201\.1\): no answer"
+        OperationRefused, match=r"spark2 to spark1 over enP2p1s0f0np0 \(192\.168\.201\.1\): no answer"
     ) as refused:
-        judge(way, heard)
+        evaluate_pings(way, heard)
     assert "ufw" in (refused.value.hint or "")
 
 
@@ -83,25 +83,25 @@ def test_a_carrier_that_is_gone_is_told_once_and_as_what_it_is() -> None:
     pings = good(way, ONE)
     pings.carriers["enp1s0f0np0"] = False
     pings.reached["enp1s0f0np0", "192.168.200.2"] = SILENT
-    with pytest.raises(Refused, match=r"spark1 enp1s0f0np0 has lost its carrier$"):
-        judge(way, answers(way) | {ONE: pings})
+    with pytest.raises(OperationRefused, match=r"spark1 enp1s0f0np0 has lost its carrier$"):
+        evaluate_pings(way, answers(way) | {ONE: pings})
 
 
 def test_large_packets_that_get_lost_refuse() -> None:
     way = way_of(ONE, TWO)
     pings = good(way, ONE)
     pings.large["enp1s0f0np0", "192.168.200.2"] = SILENT
-    with pytest.raises(Refused, match="9000 bytes get lost") as refused:
-        judge(way, answers(way) | {ONE: pings})
+    with pytest.raises(OperationRefused, match="9000 bytes get lost") as refused:
+        evaluate_pings(way, answers(way) | {ONE: pings})
     assert "1500" in (refused.value.hint or "")
 
 
 def test_what_is_not_known_is_a_caution_and_no_refusal() -> None:
     way = way_of(ONE, TWO)
     pings = good(way, ONE)
-    pings.reached["enp1s0f0np0", "192.168.200.2"] = Heard(None, "no ping command")
-    pings.large["enP2p1s0f0np0", "192.168.201.2"] = Heard(None, "ping: unrecognized option: M")
-    said = judge(way, answers(way) | {ONE: pings, TWO: None})
+    pings.reached["enp1s0f0np0", "192.168.200.2"] = PingReply(None, "no ping command")
+    pings.large["enP2p1s0f0np0", "192.168.201.2"] = PingReply(None, "ping: unrecognized option: M")
+    said = evaluate_pings(way, answers(way) | {ONE: pings, TWO: None})
     assert said == (
         "spark1 to spark2 over enp1s0f0np0 (192.168.200.2): whether it reaches it is not known (no ping command)",
         "spark1 to spark2 over enP2p1s0f0np0 (192.168.201.2): whether packets of 9000 bytes pass is not known "
@@ -113,9 +113,9 @@ def test_what_is_not_known_is_a_caution_and_no_refusal() -> None:
 def test_a_peer_that_answers_no_pings_says_nothing_by_its_silence_to_large_ones() -> None:
     way = way_of(ONE, TWO)
     pings = good(way, ONE)
-    pings.reached["enp1s0f0np0", "192.168.200.2"] = Heard(True)
+    pings.reached["enp1s0f0np0", "192.168.200.2"] = PingReply(True)
     pings.large["enp1s0f0np0", "192.168.200.2"] = SILENT
-    assert judge(way, answers(way) | {ONE: pings}) == (
+    assert evaluate_pings(way, answers(way) | {ONE: pings}) == (
         "spark1 to spark2 over enp1s0f0np0 (192.168.200.2): whether packets of 9000 bytes pass is not known "
         "(no answer to ping)",
     )
@@ -125,7 +125,7 @@ def test_an_rdma_device_that_is_down_is_a_caution() -> None:
     way = way_of(ONE, TWO)
     pings = good(way, TWO)
     pings.rdma["roceP2p1s0f0"] = "DOWN"
-    assert judge(way, answers(way) | {TWO: pings}) == (
+    assert evaluate_pings(way, answers(way) | {TWO: pings}) == (
         "spark2: the RDMA device roceP2p1s0f0 on enP2p1s0f0np0 is DOWN: NCCL cannot use it",
     )
 
@@ -138,12 +138,12 @@ async def test_the_simulated_sparks_reach_each_other_where_they_are_cabled() -> 
             await session.link.connect()
         found = []
         for session in sessions:
-            seen = (await session.look("fabric")).lanes
+            seen = (await session.read_node("fabric")).lanes
             assert seen is not None
             found.append(NodeLanes(session.node.name, seen.lanes, seen.has_devices))
-        way = find_way(found, {})
+        way = find_fabric_route(found, {})
         assert len(way.head.lanes) == 2
-        assert await check(sessions, way) == ()
-        sparks.nodes["spark2"].options = replace(NodeOptions(), troubles=frozenset({Trouble.NO_ADDRESS}))
-        with pytest.raises(Refused, match="spark2 to spark1"):
-            await check(sessions, way)
+        assert await check_fabric(sessions, way) == ()
+        sparks.nodes["spark2"].options = replace(SimNodeOptions(), troubles=frozenset({NodeFault.NO_ADDRESS}))
+        with pytest.raises(OperationRefused, match="spark2 to spark1"):
+            await check_fabric(sessions, way)

@@ -6,51 +6,51 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.model.metrics import Acceptance, Activity, EngineMetrics, Estimator, Numbers
-from sparkctl.operations.following.figures import Watching, accept_length, tokens_per_second
+from sparkctl.model.metrics import DraftAcceptance, EngineActivity, EngineMeter, EngineMetrics, MeterSource
+from sparkctl.operations.following.figures import EngineAverages, compute_accept_length, compute_tokens_per_second
 
 
-def decoding(rate: float | None, length: float | None = None) -> Numbers:
-    acceptance = None if length is None else Acceptance(length, None, None, Estimator.COUNTERS)
-    return Numbers(activity=Activity.DECODING, generation_rate=rate, acceptance=acceptance)
+def decoding(rate: float | None, length: float | None = None) -> EngineMeter:
+    acceptance = None if length is None else DraftAcceptance(length, None, None, MeterSource.COUNTERS)
+    return EngineMeter(activity=EngineActivity.DECODING, generation_rate=rate, acceptance=acceptance)
 
 
 @given(st.lists(st.floats(0.1, 500.0), min_size=1, max_size=50))
 def test_a_mean_over_what_was_seen(rates: list[float]) -> None:
-    watching = Watching()
+    watching = EngineAverages()
     for rate in rates:
         watching.take("a", decoding(rate))
-    ((container, length, rate),) = watching.news()  # type: ignore[assignment]
+    ((container, length, rate),) = watching.take_changed()  # type: ignore[assignment]
     assert (container, length) == ("a", None)
     assert rate == pytest.approx(sum(rates) / len(rates))
-    assert watching.news() == []
+    assert watching.take_changed() == []
 
 
 def test_what_idles_or_is_not_known_counts_for_nothing() -> None:
-    watching = Watching()
+    watching = EngineAverages()
     for numbers in (
         None,
-        Numbers(),
-        Numbers(activity=Activity.IDLE, generation_rate=0.0),
+        EngineMeter(),
+        EngineMeter(activity=EngineActivity.IDLE, generation_rate=0.0),
         decoding(0.0),
         decoding(None),
     ):
         watching.take("a", numbers)
-    assert watching.news() == []
+    assert watching.take_changed() == []
     watching.take("a", decoding(20.0, 3.0))
     watching.take("b", decoding(None, 2.0))
-    assert watching.news() == [("a", 3.0, 20.0), ("b", 2.0, None)]
+    assert watching.take_changed() == [("a", 3.0, 20.0), ("b", 2.0, None)]
 
 
 def test_counters_at_the_end_tell_of_the_engine_s_whole_life() -> None:
     counted = EngineMetrics(drafts=100.0, accepted_tokens=210.0, accept_length=9.0, generation_tokens=600.0)
-    assert accept_length(counted) == pytest.approx(3.1)
-    assert accept_length(EngineMetrics(accept_length=2.4)) == 2.4
-    assert tokens_per_second(EngineMetrics(generation_tokens=600.0, generation_seconds=30.0)) == 20.0
-    assert tokens_per_second(EngineMetrics(generation_rate=12.7)) == 12.7
+    assert compute_accept_length(counted) == pytest.approx(3.1)
+    assert compute_accept_length(EngineMetrics(accept_length=2.4)) == 2.4
+    assert compute_tokens_per_second(EngineMetrics(generation_tokens=600.0, generation_seconds=30.0)) == 20.0
+    assert compute_tokens_per_second(EngineMetrics(generation_rate=12.7)) == 12.7
 
 
 def test_what_was_never_asked_anything_has_no_figures() -> None:
     idle = EngineMetrics(drafts=0.0, accepted_tokens=0.0, accept_length=0.0, generation_tokens=0.0, generation_rate=0.0)
-    assert accept_length(idle) is None
-    assert tokens_per_second(idle) is None
+    assert compute_accept_length(idle) is None
+    assert compute_tokens_per_second(idle) is None

@@ -7,8 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from sparkctl.model.container import Container
-from sparkctl.model.plan import Label
-from sparkctl.operations.labels import expected_of, nodes_of, rank_of, run_of
+from sparkctl.model.plan import ContainerLabel
+from sparkctl.operations.labels import (
+    parse_expected_memory_label,
+    parse_rank_label,
+    parse_rank_nodes_label,
+    parse_start_id_label,
+)
 
 
 @pytest.mark.parametrize(
@@ -26,8 +31,8 @@ from sparkctl.operations.labels import expected_of, nodes_of, rank_of, run_of
 def test_expected_memory_is_a_number_of_bytes(
     container: Callable[..., Container], text: str, expected: int | None
 ) -> None:
-    assert expected_of(container(labels=((Label.EXPECTED, text),))) == expected
-    assert expected_of(container(labels=())) is None
+    assert parse_expected_memory_label(container(labels=((ContainerLabel.EXPECTED, text),))) == expected
+    assert parse_expected_memory_label(container(labels=())) is None
 
 
 @pytest.mark.parametrize(
@@ -36,15 +41,15 @@ def test_expected_memory_is_a_number_of_bytes(
      ("٠/2", None), ("0/999", None), ("", None)],
 )  # fmt: skip
 def test_a_rank_is_one_of_several(container: Callable[..., Container], text: str, rank: str | None) -> None:
-    assert rank_of(container(labels=((Label.RANK, text),))) == rank
+    assert parse_rank_label(container(labels=((ContainerLabel.RANK, text),))) == rank
 
 
 def test_where_the_ranks_are_and_of_which_start_is_believed_only_where_it_is_spelled_as_we_do(
     container: Callable[..., Container],
 ) -> None:
-    made = container(labels=((Label.NODES, "spark1,spark2"), (Label.RUN, "a1b2c3")))
-    assert nodes_of(made) == ("spark1", "spark2")
-    assert run_of(made) == "a1b2c3"
-    odd = container(labels=((Label.NODES, "spark1,\x1b[2J"), (Label.RUN, "[/INST]")))
-    assert nodes_of(odd) == ()
-    assert run_of(odd) is None
+    made = container(labels=((ContainerLabel.NODES, "spark1,spark2"), (ContainerLabel.RUN, "a1b2c3")))
+    assert parse_rank_nodes_label(made) == ("spark1", "spark2")
+    assert parse_start_id_label(made) == "a1b2c3"
+    odd = container(labels=((ContainerLabel.NODES, "spark1,\x1b[2J"), (ContainerLabel.RUN, "[/INST]")))
+    assert parse_rank_nodes_label(odd) == ()
+    assert parse_start_id_label(odd) is None

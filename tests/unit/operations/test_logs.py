@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 
 from sparkctl.core.clock import SystemClock
-from sparkctl.core.context import Context
-from sparkctl.core.history import History
+from sparkctl.core.context import CommandContext
+from sparkctl.core.history import OperationHistory
 from sparkctl.core.session import Session
 from sparkctl.model.container import Container
-from sparkctl.model.events import Event, LogArrived, Warned
+from sparkctl.model.events import Event, LogArrived, WarningEmitted
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import Node, NodeName
-from sparkctl.operations.logs import LogsRequest, _Logs
-from sparkctl.wire.docker import Docker
-from sparkctl.wire.local import LocalLink
-from sparkctl.wire.logframes import Piece
+from sparkctl.operations.logs import ShowLog, _LogRun
+from sparkctl.wire.docker import DockerClient
+from sparkctl.wire.local import LocalConnection
+from sparkctl.wire.logframes import LogFragment
 from tests.unit.wire.daemon import stamp
 from tests.unit.wire.test_logs import plain, stream
 
 NODE = Node(NodeName("spark1"), "local")
-LOG = [Piece(1, stamp(i * 200_000_000), b"line %d" % i, True) for i in range(6)]
+LOG = [LogFragment(1, stamp(i * 200_000_000), b"line %d" % i, True) for i in range(6)]
 
 
 class Impatient(SystemClock):
@@ -85,8 +85,8 @@ async def session(tmp_path: Path, docker: FragileDocker) -> AsyncIterator[Sessio
     path = str(tmp_path / "docker.sock")
     server = await asyncio.start_unix_server(docker.serve, path)
     async with Session(NODE) as opened:
-        opened.link = LocalLink(NODE, path)
-        opened.docker = Docker(opened.link)
+        opened.link = LocalConnection(NODE, path)
+        opened.docker = DockerClient(opened.link)
         yield opened
     server.close()
 
@@ -100,12 +100,12 @@ async def test_an_outage_is_told_once_and_the_end_with_its_saved_log(
     session: Session, docker: FragileDocker, tmp_path: Path
 ) -> None:
     clock = Impatient()
-    ctx = Context(History(tmp_path / "state"), "milo@desk", clock=clock)
+    ctx = CommandContext(OperationHistory(tmp_path / "state"), "milo@desk", clock=clock)
     writer = ctx.history.log_writer("qwen36", NODE.name, docker.container.id, ())
     writer.write([LogLine("", "kept", 1)])
     writer.close(whole=True)
     events: list[Event] = []
-    verb = _Logs(ctx, LogsRequest("qwen36", [NODE], follow=True), events.append)
+    verb = _LogRun(ctx, ShowLog("qwen36", [NODE], follow=True), events.append)
     async with asyncio.timeout(10):
         ended = await verb._follow(session, docker.container)
     assert [line.text for e in events if isinstance(e, LogArrived) for line in e.lines] == [
@@ -113,7 +113,7 @@ async def test_an_outage_is_told_once_and_the_end_with_its_saved_log(
     ]
     assert docker.follows == 3
     assert clock.slept > 2
-    assert len([e for e in events if isinstance(e, Warned)]) == 2  # one each, however often Docker was asked
+    assert len([e for e in events if isinstance(e, WarningEmitted)]) == 2  # one each, however often Docker was asked
     what = "was removed from spark1" if docker.removed else "has ended on spark1 with exit code 137"
     assert ended.message == f"qwen36 {what}; its saved log: {writer.path}"
     assert (ended.exit_code, ended.log) == (0, str(writer.path))

@@ -12,20 +12,25 @@ from pathlib import Path
 import pytest
 
 from sparkctl.core.clock import SystemClock
-from sparkctl.core.moving import Course, course
+from sparkctl.core.moving import TransferPlan, plan_transfer
 from sparkctl.core.session import Session
-from sparkctl.errors import Refused, Unreachable
-from sparkctl.model.events import Event, Moved
+from sparkctl.errors import OperationRefused, Unreachable
+from sparkctl.model.events import Event, TransferProgressed
 from sparkctl.model.fabric import Lane
 from sparkctl.model.node import Node, NodeName
-from sparkctl.operations.moving.carrying import NoRoad, Road, meet, start
+from sparkctl.operations.moving.carrying import (
+    RouteUnreachable,
+    TransferRoute,
+    open_transfer_stream,
+    start_transfer_program,
+)
 from sparkctl.operations.moving.certificates import make_pair
-from sparkctl.operations.moving.files import Progress, compared, move_files
+from sparkctl.operations.moving.files import TransferReporter, compare_checksums, transfer_files
 from sparkctl.probe import surveyed
 
 ONE, TWO = NodeName("one"), NodeName("two")
 LO = Lane("lo", "127.0.0.1", "127.0.0.0/8")
-DIRECT = Road(((LO, LO),))
+DIRECT = TransferRoute(((LO, LO),))
 
 
 @pytest.fixture(autouse=True)
@@ -52,33 +57,33 @@ def fill(directory: Path) -> None:
     (directory / "snap/outside").symlink_to(outside)
 
 
-async def look(session: Session, *places: Path) -> tuple[surveyed.Surveyed, ...]:
+async def look(session: Session, *places: Path) -> tuple[surveyed.FileListing, ...]:
     asked = surveyed.survey([str(one) for one in places])
     done = await session.run(asked.argv, stdin=asked.stdin)
-    return surveyed.decode(done.stdout)[0]
+    return surveyed.decode_file_listing(done.stdout)[0]
 
 
-async def between(one: Session, source: Path, target: Path) -> Course:
+async def between(one: Session, source: Path, target: Path) -> TransferPlan:
     here, there = await look(one, source, target)
-    return course([(here, there)])
+    return plan_transfer([(here, there)])
 
 
-def progress(events: list[Event]) -> Progress:
-    return Progress(SystemClock(), events.append, ONE, TWO, "q")
+def progress(events: list[Event]) -> TransferReporter:
+    return TransferReporter(SystemClock(), events.append, ONE, TWO, "q")
 
 
 def contents(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("road", [DIRECT, Road()], ids=["direct", "through us"])
-async def test_a_tree_arrives_with_its_links(tmp_path: Path, road: Road) -> None:
+@pytest.mark.parametrize("road", [DIRECT, TransferRoute()], ids=["direct", "through us"])
+async def test_a_tree_arrives_with_its_links(tmp_path: Path, road: TransferRoute) -> None:
     source, target = tmp_path / "a/m", tmp_path / "b/m"
     fill(source)
     events: list[Event] = []
     async with here() as (one, two):
         found = await between(one, source, target)
-        assert await move_files(one, two, found, road, progress(events)) == road
+        assert await transfer_files(one, two, found, road, progress(events)) == road
         assert (await between(one, source, target)).is_done
     wanted = contents(source)
     del wanted["snap/download.incomplete"]
@@ -86,7 +91,7 @@ async def test_a_tree_arrives_with_its_links(tmp_path: Path, road: Road) -> None
     assert (target / "snap/model").readlink() == Path("../blobs/big")
     assert not (target / "snap/outside").is_symlink()
     assert (target / "blobs/big").stat().st_mtime_ns == (source / "blobs/big").stat().st_mtime_ns
-    moved = [event for event in events if isinstance(event, Moved)]
+    moved = [event for event in events if isinstance(event, TransferProgressed)]
     assert (moved[0].done, moved[-1].done, moved[-1].total) == (0, found.total, found.total)
 
 
@@ -104,14 +109,14 @@ async def test_a_part_is_gone_on_with_and_a_damaged_one_thrown_away(tmp_path: Pa
         found = await between(one, source, target)
         assert (found.have, found.missing) == (1_000_000, 2_000_000)
         with pytest.raises(Unreachable, match="not what was sent"):
-            await move_files(one, two, found, DIRECT, progress([]))
+            await transfer_files(one, two, found, DIRECT, progress([]))
         assert list(target.iterdir()) == []
         part.write_bytes(data[:1_000_000])
         found = await between(one, source, target)
         events: list[Event] = []
-        await move_files(one, two, found, DIRECT, progress(events))
+        await transfer_files(one, two, found, DIRECT, progress(events))
     assert contents(target) == {"w": data}
-    done = [event.done for event in events if isinstance(event, Moved)]
+    done = [event.done for event in events if isinstance(event, TransferProgressed)]
     assert done == sorted(done)
     assert done[0] == 1_000_000
 
@@ -127,9 +132,9 @@ async def test_contents_decide_where_only_the_time_differs(tmp_path: Path) -> No
     async with here() as (one, two):
         found = await between(one, source, target)
         assert len(found.doubtful) == 2
-        found = await compared(one, two, found, progress([]))
+        found = await compare_checksums(one, two, found, progress([]))
         assert [each.name for each in found.send] == ["other"]
-        await move_files(one, two, found, DIRECT, progress([]))
+        await transfer_files(one, two, found, DIRECT, progress([]))
         assert (await between(one, source, target)).is_done
     assert contents(target) == contents(source)
 
@@ -142,7 +147,7 @@ async def test_a_file_that_changes_meanwhile_is_not_kept(tmp_path: Path) -> None
         found = await between(one, source, target)
         (source / "w").write_bytes(b"after it")
         with pytest.raises(Unreachable, match="has changed since"):
-            await move_files(one, two, found, DIRECT, progress([]))
+            await transfer_files(one, two, found, DIRECT, progress([]))
     assert not (target / "w").exists()
 
 
@@ -150,19 +155,19 @@ async def test_where_the_sender_does_not_get_through_it_goes_through_us(tmp_path
     source, target = tmp_path / "a", tmp_path / "b"
     source.mkdir()
     (source / "w").write_bytes(b"x" * 100)
-    nowhere = Road(((Lane("eth9", "192.0.2.1", "192.0.2.0/24"), LO),))  # an address that no machine has
+    nowhere = TransferRoute(((Lane("eth9", "192.0.2.1", "192.0.2.0/24"), LO),))  # an address that no machine has
     events: list[Event] = []
     async with here() as (one, two):
-        road = await move_files(one, two, await between(one, source, target), nowhere, progress(events))
-    assert road == Road()
+        road = await transfer_files(one, two, await between(one, source, target), nowhere, progress(events))
+    assert road == TransferRoute()
     assert any("goes through this machine" in getattr(event, "message", "") for event in events)
     assert contents(target) == contents(source)
 
 
 async def test_only_one_receives_at_a_time() -> None:
-    async with here() as (one, two), meet(one, two, ([], []), DIRECT, 1):
-        with pytest.raises(Refused, match="another sync to two is under way"):
-            async with meet(one, two, ([], []), DIRECT, 1):
+    async with here() as (one, two), open_transfer_stream(one, two, ([], []), DIRECT, 1):
+        with pytest.raises(OperationRefused, match="another sync to two is under way"):
+            async with open_transfer_stream(one, two, ([], []), DIRECT, 1):
                 pass
 
 
@@ -170,7 +175,7 @@ async def test_an_end_without_its_operator_ends(tmp_path: Path) -> None:
     request = {"role": "take", "tls": make_pair()[1], "streams": 1, "listen": ["127.0.0.1"], "peers": ["127.0.0.1"],
                "jobs": [], "lock": None}  # fmt: skip
     async with here() as (one, _):
-        held = await start(one, request)
+        held = await start_transfer_program(one, request)
         await held.readline()
         began = time.monotonic()
         await held.release()
@@ -178,10 +183,10 @@ async def test_an_end_without_its_operator_ends(tmp_path: Path) -> None:
 
 
 async def test_what_does_not_get_through_is_said_as_such() -> None:
-    nowhere = Road(((Lane("eth9", "192.0.2.1", "192.0.2.0/24"), LO),))
-    async with here() as (one, two), meet(one, two, ([], []), nowhere, 1) as pair:
-        with pytest.raises(NoRoad):
-            async for _ in pair.words():
+    nowhere = TransferRoute(((Lane("eth9", "192.0.2.1", "192.0.2.0/24"), LO),))
+    async with here() as (one, two), open_transfer_stream(one, two, ([], []), nowhere, 1) as pair:
+        with pytest.raises(RouteUnreachable):
+            async for _ in pair.read_messages():
                 pass
 
 
@@ -203,12 +208,12 @@ def test_a_survey_that_leads_out_of_its_place_is_not_believed() -> None:
     place = {"place": "/m", "kind": "dir", "base": "/m", "entries": entries, "denied": [], "parts": {}, "room": "/m",
              "there": "/m", "free": 1, "device": 1, "writable": True}  # fmt: skip
     answer = b"motd\n@@ survey " + json.dumps({"places": [place], "rooms": []}).encode() + b"\n"
-    found = surveyed.decode(answer)[0][0]
+    found = surveyed.decode_file_listing(answer)[0][0]
     assert [entry.name for entry in found.entries] == ["good"]
     assert found.unsafe == ("../etc/passwd", "/etc/passwd", "a/../../b")
     for broken in (b"", b"@@ survey {}\n", b"@@ survey [1]\n", b"@@ survey nonsense\n"):
         with pytest.raises(ValueError, match=r".+"):
-            surveyed.decode(broken)
+            surveyed.decode_file_listing(broken)
 
 
 async def test_a_part_of_a_file_with_a_longer_name_is_not_taken_for_stale(tmp_path: Path) -> None:
@@ -221,8 +226,8 @@ async def test_a_part_of_a_file_with_a_longer_name_is_not_taken_for_stale(tmp_pa
     other.write_bytes(b"what another stream writes now")
     async with here() as (one, two):
         found = await between(one, source, target)
-        only = Course(tuple(each for each in found.send if each.name == "w"))
-        await move_files(one, two, only, DIRECT, progress([]))
+        only = TransferPlan(tuple(each for each in found.send if each.name == "w"))
+        await transfer_files(one, two, only, DIRECT, progress([]))
     assert (target / "w").read_bytes() == (source / "w").read_bytes()
     assert other.exists()
 
@@ -238,7 +243,7 @@ async def test_a_file_behind_a_directory_that_is_a_link_elsewhere_is_sent_as_a_f
     for name in ("another", "shared"):
         (source / name).symlink_to(tmp_path / "disk/shared")
     async with here() as (one, two):
-        await move_files(one, two, await between(one, source, target), DIRECT, progress([]))
+        await transfer_files(one, two, await between(one, source, target), DIRECT, progress([]))
         assert (await between(one, source, target)).is_done
     names = ("blobs/w", "another/w", "another/back/w", "shared/w", "shared/back/w")
     assert contents(target) == dict.fromkeys(names, b"weights")
@@ -252,7 +257,7 @@ async def test_a_base_that_is_a_link_of_the_owner_is_followed(tmp_path: Path) ->
     (tmp_path / "b").mkdir()
     target.symlink_to(tmp_path / "disk")
     async with here() as (one, two):
-        await move_files(one, two, await between(one, source, target), DIRECT, progress([]))
+        await transfer_files(one, two, await between(one, source, target), DIRECT, progress([]))
         assert (await between(one, source, target)).is_done
     assert target.is_symlink()
     assert (tmp_path / "disk/blobs/big").read_bytes() == (source / "blobs/big").read_bytes()

@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.errors import ImageMissing, InvalidInput, Refused
+from sparkctl.errors import ImageNotFound, InvalidInput, OperationRefused
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import Label, LaunchPlan
+from sparkctl.model.plan import ContainerLabel, LaunchPlan
 from sparkctl.model.profile import Profile
-from sparkctl.operations.starting.preflight import Scene
+from sparkctl.operations.starting.preflight import PreflightInspection
 from sparkctl.operations.starting.ranks_preflight import (
-    nodes_for,
-    refuse_count,
-    refuse_half,
-    refuse_part,
-    refuse_unequal_images,
+    assign_nodes_to_ranks,
+    refuse_different_images,
+    refuse_partial_stop,
+    refuse_partially_running,
+    refuse_wrong_node_count,
 )
 from sparkctl.wire.docker_json import ImageInfo
 from tests.unit.operations.test_preflight import scene
@@ -34,21 +34,30 @@ def plans(plan: LaunchPlan) -> list[LaunchPlan]:
 
 
 def rank(plan: LaunchPlan, run: str = "r1", nodes: str = "spark1,spark2") -> Container:
-    labels = {Label.INSTANCE: plan.instance, Label.HASH: plan.profile_hash, Label.RUN: run, Label.NODES: nodes}
+    labels = {
+        ContainerLabel.INSTANCE: plan.instance,
+        ContainerLabel.HASH: plan.profile_hash,
+        ContainerLabel.RUN: run,
+        ContainerLabel.NODES: nodes,
+    }
     return Container(
         "c" * 64, plan.container_name, plan.image, ContainerState.RUNNING, "Up", 0.0, tuple(labels.items())
     )
 
 
-def scenes(*there: Container | None, images: tuple[ImageInfo | None, ...] = (IMAGE, IMAGE)) -> list[Scene]:
+def scenes(
+    *there: Container | None, images: tuple[ImageInfo | None, ...] = (IMAGE, IMAGE)
+) -> list[PreflightInspection]:
     found = [tuple(one for one in (each,) if one) for each in there or (None, None)]
     return [scene(*each, image=image) for each, image in zip(found, images, strict=True)]
 
 
 def test_without_names_all_nodes_are_taken_where_there_are_as_many() -> None:
-    assert nodes_for(TWO, (), SPARKS[:2]) == SPARKS[:2]
-    assert nodes_for(TWO, SPARKS[1::-1], SPARKS) == (SPARKS[1], SPARKS[0]), "the order of ranks is the order given"
-    assert nodes_for(replace(TWO, nodes=3), (), SPARKS) == SPARKS
+    assert assign_nodes_to_ranks(TWO, (), SPARKS[:2]) == SPARKS[:2]
+    assert assign_nodes_to_ranks(TWO, SPARKS[1::-1], SPARKS) == (SPARKS[1], SPARKS[0]), (
+        "the order of ranks is the order given"
+    )
+    assert assign_nodes_to_ranks(replace(TWO, nodes=3), (), SPARKS) == SPARKS
 
 
 @pytest.mark.parametrize(
@@ -64,63 +73,63 @@ def test_another_number_of_nodes_is_bad_input_that_says_what_to_give(
     named: tuple[int, ...], configured: int, words: str
 ) -> None:
     with pytest.raises(InvalidInput, match=words) as refused:
-        nodes_for(TWO, [SPARKS[at] for at in named], SPARKS[:configured])
+        assign_nodes_to_ranks(TWO, [SPARKS[at] for at in named], SPARKS[:configured])
     assert "--node spark1" in (refused.value.hint or "")
 
 
 def test_a_profile_for_one_spark_is_not_started_on_two() -> None:
-    refuse_count(ONE, SPARKS[:1])
-    refuse_count(TWO, SPARKS[:2])
+    refuse_wrong_node_count(ONE, SPARKS[:1])
+    refuse_wrong_node_count(TWO, SPARKS[:2])
     with pytest.raises(InvalidInput, match="is for one Spark, and spark1 and spark2 are named"):
-        refuse_count(ONE, SPARKS[:2])
+        refuse_wrong_node_count(ONE, SPARKS[:2])
 
 
 def test_the_image_has_to_be_one_and_the_same_on_all(plans: list[LaunchPlan]) -> None:
-    refuse_unequal_images(("big",), plans, scenes())
-    refuse_unequal_images(("big",), plans, scenes(images=(None, None)))  # each node's own refusal tells it better
-    with pytest.raises(ImageMissing, match="spark2 does not have the image") as missing:
-        refuse_unequal_images(("big",), plans, scenes(images=(IMAGE, None)))
+    refuse_different_images(("big",), plans, scenes())
+    refuse_different_images(("big",), plans, scenes(images=(None, None)))  # each node's own refusal tells it better
+    with pytest.raises(ImageNotFound, match="spark2 does not have the image") as missing:
+        refuse_different_images(("big",), plans, scenes(images=(IMAGE, None)))
     assert missing.value.hint == "sparkctl sync big --from spark1 --to spark2"
-    with pytest.raises(ImageMissing) as missing:
-        refuse_unequal_images(("big",), plans, scenes(images=(None, IMAGE)))
+    with pytest.raises(ImageNotFound) as missing:
+        refuse_different_images(("big",), plans, scenes(images=(None, IMAGE)))
     assert missing.value.hint == "sparkctl sync big --from spark2 --to spark1"
     words = ("big", "--set", "image=other:1", "--set", "port=9001", "--set", "model.path=/models/big")
-    with pytest.raises(ImageMissing) as missing:
-        refuse_unequal_images(words, plans, scenes(images=(None, IMAGE)))
+    with pytest.raises(ImageNotFound) as missing:
+        refuse_different_images(words, plans, scenes(images=(None, IMAGE)))
     asked = "sparkctl sync big --from spark2 --to spark1 --set image=other:1 --set model.path=/models/big"
     assert missing.value.hint == asked, "what is to be brought is what was to be started"
     other = replace(IMAGE, id="sha256:bb")
-    with pytest.raises(Refused, match=r"another image on spark2 \(bb\) than on spark1 \(aa\)"):
-        refuse_unequal_images(("big",), plans, scenes(images=(IMAGE, other)))
+    with pytest.raises(OperationRefused, match=r"another image on spark2 \(bb\) than on spark1 \(aa\)"):
+        refuse_different_images(("big",), plans, scenes(images=(IMAGE, other)))
 
 
 def test_what_has_the_same_content_is_the_same_image(plans: list[LaunchPlan]) -> None:
     pulled = [replace(IMAGE, id=name, content="c") for name in ("sha256:aa", "sha256:bb")]
-    refuse_unequal_images(("big",), plans, scenes(images=(pulled[0], pulled[1])))
+    refuse_different_images(("big",), plans, scenes(images=(pulled[0], pulled[1])))
 
 
 def test_half_a_model_is_refused_with_what_mends_it(plans: list[LaunchPlan]) -> None:
     whole = scenes(rank(plans[0]), rank(plans[1]))
-    refuse_half(plans, whole)
-    refuse_half(plans, scenes(None, None))
+    refuse_partially_running(plans, whole)
+    refuse_partially_running(plans, scenes(None, None))
     for there in ((rank(plans[0]), None), (None, rank(plans[1]))):
-        with pytest.raises(Refused, match="half of") as half:
-            refuse_half(plans, scenes(*there))
+        with pytest.raises(OperationRefused, match="half of") as half:
+            refuse_partially_running(plans, scenes(*there))
         assert f"sparkctl down {plans[0].instance}" in (half.value.hint or "")
-    with pytest.raises(Refused, match="different starts"):
-        refuse_half(plans, scenes(rank(plans[0]), rank(plans[1], run="r2")))
+    with pytest.raises(OperationRefused, match="different starts"):
+        refuse_partially_running(plans, scenes(rank(plans[0]), rank(plans[1], run="r2")))
 
 
 def test_a_model_that_runs_the_other_way_round_is_named_as_it_runs(plans: list[LaunchPlan]) -> None:
     turned = scenes(*(rank(plan, nodes="spark2,spark1") for plan in plans))
-    with pytest.raises(Refused, match="another order: spark2, spark1") as refused:
-        refuse_half(plans, turned)
+    with pytest.raises(OperationRefused, match="another order: spark2, spark1") as refused:
+        refuse_partially_running(plans, turned)
     assert "--node spark2 --node spark1" in (refused.value.hint or "")
 
 
 def test_a_part_of_a_model_is_not_stopped_alone(plans: list[LaunchPlan]) -> None:
-    refuse_part(plans, [rank(plan) for plan in plans])
-    refuse_part(plans[:1], [None])
-    with pytest.raises(Refused, match="has a rank on spark2, too") as refused:
-        refuse_part(plans[:1], [rank(plans[0])])
+    refuse_partial_stop(plans, [rank(plan) for plan in plans])
+    refuse_partial_stop(plans[:1], [None])
+    with pytest.raises(OperationRefused, match="has a rank on spark2, too") as refused:
+        refuse_partial_stop(plans[:1], [rank(plans[0])])
     assert "sparkctl down" in (refused.value.hint or "")

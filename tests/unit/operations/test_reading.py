@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparkctl.core.own_questions import marked
-from sparkctl.core.reading import LogReader
+from sparkctl.core.own_questions import mark_request_path
+from sparkctl.core.reading import LogAnalyzer
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import ReadyRule
-from sparkctl.model.verdict import Cause
+from sparkctl.model.plan import ReadinessRule
+from sparkctl.model.verdict import FailureCause
 
 from .conftest import READY
 
-Reader = Callable[..., LogReader]
+Reader = Callable[..., LogAnalyzer]
 STAMP = "[2026-05-01 10:00:00] "
 
 
@@ -40,10 +40,10 @@ def test_a_phase_is_never_left_backwards(read: Reader) -> None:
 
 
 def test_the_profiles_own_ready_line_decides(read: Reader) -> None:
-    rule = ReadyRule("listening on", None)
+    rule = ReadinessRule("listening on", None)
     assert not read(STAMP + READY, ready=rule).ready_line_seen
     assert read("listening on 0.0.0.0:5005", ready=rule).ready_line_seen
-    assert read(ready=ReadyRule(None, "/health")).ready_line_seen
+    assert read(ready=ReadinessRule(None, "/health")).ready_line_seen
 
 
 def test_a_fatal_line_is_found_and_a_retraction_is_none(read: Reader) -> None:
@@ -53,13 +53,17 @@ def test_a_fatal_line_is_found_and_a_retraction_is_none(read: Reader) -> None:
         f"{STAMP}torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.25 GiB. GPU 0 has a total capacity"
     )
     assert dead.failures[0].failure is not None
-    assert dead.failures[0].failure.cause is Cause.CUDA_OUT_OF_MEMORY
+    assert dead.failures[0].failure.cause is FailureCause.CUDA_OUT_OF_MEMORY
     assert dead.failures[0].number == 1
 
 
 def test_the_last_line_that_sounds_bad_is_kept_for_a_crash_nobody_knows(read: Reader) -> None:
     log = read(
-        "all is well", "frobnication failed: no such widget", "bye", engine="container", ready=ReadyRule("never", None)
+        "all is well",
+        "frobnication failed: no such widget",
+        "bye",
+        engine="container",
+        ready=ReadinessRule("never", None),
     )
     assert log.last_error is not None
     assert log.last_error.number == 2
@@ -68,7 +72,7 @@ def test_the_last_line_that_sounds_bad_is_kept_for_a_crash_nobody_knows(read: Re
 
 
 def test_our_own_questions_are_neither_the_last_word_nor_an_error(read: Reader) -> None:
-    asked = f'INFO:     127.0.0.1:4 - "GET {marked("/health")} HTTP/1.1" 500 Internal Server Error'
+    asked = f'INFO:     127.0.0.1:4 - "GET {mark_request_path("/health")} HTTP/1.1" 500 Internal Server Error'
     log = read(STAMP + "the last word", f"[2026-05-01 10:00:02] {asked}")
     assert log.latest is not None
     assert (log.latest.number, log.latest.text) == (1, "the last word")

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 from sparkctl.core.paths import shipped_profiles_dir
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.engines import load
+from sparkctl.engines import load_engine
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.verdict import Edit
-from sparkctl.operations.starting.request import UpRequest
-from sparkctl.operations.switching.request import SwitchRequest
+from sparkctl.model.verdict import FieldChange
+from sparkctl.operations.starting.request import StartInstance
+from sparkctl.operations.switching.request import SwitchInstance
 
 NODE = Node(NodeName("spark1"), host="spark1")
 PROFILE = ProfileLibrary(user=shipped_profiles_dir()).load("qwen36")
 WORDS = ("qwen36", "--set", "env.HF_TOKEN=hf_abcdefghijklmnopqr", "--set", "port=8010")
-ASKED = SwitchRequest(
-    PROFILE, load(PROFILE.engine), (NODE,), (NODE,), keep_going=True, rolls_back=False, timeout=1200.0, words=WORDS,
+ASKED = SwitchInstance(
+    PROFILE, load_engine(PROFILE.engine), (NODE,), (NODE,), keep_going=True, rolls_back=False, timeout=1200.0, words=WORDS,
     guarded=False,
 )  # fmt: skip
 
@@ -26,28 +26,28 @@ def flags(command: str) -> set[str]:
 
 
 def test_a_switch_and_the_start_in_it_offer_the_same_with_every_flag() -> None:
-    said = ASKED.again
+    said = ASKED.retry_command
     assert said.startswith("sparkctl switch qwen36 --node spark1 --set ")
     assert flags(said) == {"--no-guard", "--keep-going", "--no-rollback", "--timeout=1200s"}
-    assert ASKED.start(kept=["c0ffee"]).again == said
+    assert ASKED.to_start_request(kept=["c0ffee"]).retry_command == said
     assert "hf_abc" not in said
 
 
 def test_what_was_not_given_is_not_offered() -> None:
     plain = replace(ASKED, keep_going=False, rolls_back=True, timeout=None, guarded=True, words=())
-    assert plain.again == "sparkctl switch qwen36 --node spark1"
+    assert plain.retry_command == "sparkctl switch qwen36 --node spark1"
 
 
 def test_a_change_stands_in_the_place_of_what_was_set() -> None:
-    said = ASKED.start(kept=["c0ffee"]).again_with(Edit("port", "8011"))
+    said = ASKED.to_start_request(kept=["c0ffee"]).retry_command_with(FieldChange("port", "8011"))
     assert said.count("port=") == 1
     assert "--set port=8011" in said
-    assert flags(said) == flags(ASKED.again)
+    assert flags(said) == flags(ASKED.retry_command)
 
 
 def test_a_start_of_its_own_keeps_its_flags() -> None:
-    start = UpRequest(
-        PROFILE, load(PROFILE.engine), (NODE,), timeout=90.0, words=("qwen36",), guarded=False, forced=True,
+    start = StartInstance(
+        PROFILE, load_engine(PROFILE.engine), (NODE,), timeout=90.0, words=("qwen36",), guarded=False, forced=True,
         once_more=True,
     )  # fmt: skip
-    assert start.again == "sparkctl up qwen36 --node spark1 --no-guard --again --force --timeout=90s"
+    assert start.retry_command == "sparkctl up qwen36 --node spark1 --no-guard --again --force --timeout=90s"

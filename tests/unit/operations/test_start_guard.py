@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.core.reading import LogReader
-from sparkctl.engines import load
+from sparkctl.core.reading import LogAnalyzer
+from sparkctl.engines import load_engine
 from sparkctl.model.log import LogLine
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.plan import ReadyRule
-from sparkctl.operations.starting.start_guard import loads_weights
+from sparkctl.model.plan import ReadinessRule
+from sparkctl.operations.starting.start_guard import is_loading_weights
 
 VLLM = """\
 . (EngineCore pid=9) INFO 04-14 12:41:20 [core.py:105] Initializing a V1 LLM engine (v0.19.1) with config: model='/m'
@@ -42,20 +42,20 @@ w [2026-06-03 09:18:27] Load weight begin. avail mem=104.91 GB
     ids=["bar", "no bar", "sglang"],
 )
 def test_the_lease_begins_and_ends_with_the_weights(engine: str, log: str) -> None:
-    reader = LogReader(load(engine), ReadyRule(None, "/health"))
+    reader = LogAnalyzer(load_engine(engine), ReadinessRule(None, "/health"))
     seen = []
     lines = log.removesuffix("\n").split("\n")
     for number, line in enumerate(lines, 1):
-        reader.read([LogLine("2026-05-01T10:00:00Z", line[2:], number)])
-        seen.append("w" if loads_weights(reader.phase, reader.step) else ".")
+        reader.feed_lines([LogLine("2026-05-01T10:00:00Z", line[2:], number)])
+        seen.append("w" if is_loading_weights(reader.phase, reader.step) else ".")
     assert seen == [line[0] for line in lines]
 
 
 def test_only_weights_are_weights() -> None:
-    assert not loads_weights(Phase.LOADING, None)
-    assert not loads_weights(Phase.WARMING, Step("weights", 3, 7))
-    assert not loads_weights(Phase.LOADING, Step("weights", 7, 7))
-    assert not loads_weights(Phase.LOADING, Step("weights", fraction=1.0))
-    assert not loads_weights(Phase.LOADING, Step("graphs", 3, 7))
-    assert loads_weights(Phase.LOADING, Step("weights"))
-    assert loads_weights(Phase.LOADING, Step("weights", 3, 7))
+    assert not is_loading_weights(Phase.LOADING, None)
+    assert not is_loading_weights(Phase.WARMING, Step("weights", 3, 7))
+    assert not is_loading_weights(Phase.LOADING, Step("weights", 7, 7))
+    assert not is_loading_weights(Phase.LOADING, Step("weights", fraction=1.0))
+    assert not is_loading_weights(Phase.LOADING, Step("graphs", 3, 7))
+    assert is_loading_weights(Phase.LOADING, Step("weights"))
+    assert is_loading_weights(Phase.LOADING, Step("weights", 3, 7))

@@ -21,21 +21,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.core.clock import SystemClock
-from sparkctl.core.moving import Course, course
+from sparkctl.core.moving import TransferPlan, plan_transfer
 from sparkctl.core.session import Session
-from sparkctl.errors import DockerError, Refused, SparkctlError, TransferTampered
+from sparkctl.errors import DockerError, OperationRefused, SparkctlError, TransferTampered
 from sparkctl.model.fabric import Lane
 from sparkctl.model.node import Node, NodeName
 from sparkctl.operations.moving import carrying, image
-from sparkctl.operations.moving.carrying import Pair, Road, start
+from sparkctl.operations.moving.carrying import TransferRoute, TransferStream, start_transfer_program
 from sparkctl.operations.moving.certificates import make_pair
-from sparkctl.operations.moving.files import Progress, move_files
+from sparkctl.operations.moving.files import TransferReporter, transfer_files
 from sparkctl.probe import surveyed
 from sparkctl.probe.carry import is_safe_link, is_safe_name
 
 ONE, TWO = NodeName("one"), NodeName("two")
 HERE = "127.0.0.1"
-DIRECT = Road(((Lane("lo", HERE, "127.0.0.0/8"), Lane("lo", HERE, "127.0.0.0/8")),))
+DIRECT = TransferRoute(((Lane("lo", HERE, "127.0.0.0/8"), Lane("lo", HERE, "127.0.0.0/8")),))
 Change = Callable[[bytes, int], bytes]  # what becomes of bytes of the sender, and where in its stream they are
 
 
@@ -50,14 +50,14 @@ async def here() -> AsyncIterator[tuple[Session, Session]]:
         yield one, two
 
 
-def progress() -> Progress:
-    return Progress(SystemClock(), lambda _: None, ONE, TWO, "q")
+def progress() -> TransferReporter:
+    return TransferReporter(SystemClock(), lambda _: None, ONE, TWO, "q")
 
 
-async def look(session: Session, source: Path, target: Path) -> tuple[surveyed.Surveyed, surveyed.Surveyed]:
+async def look(session: Session, source: Path, target: Path) -> tuple[surveyed.FileListing, surveyed.FileListing]:
     asked = surveyed.survey([str(source), str(target)])
     done = await session.run(asked.argv, stdin=asked.stdin)
-    here, there = surveyed.decode(done.stdout)[0]
+    here, there = surveyed.decode_file_listing(done.stdout)[0]
     return here, there
 
 
@@ -98,7 +98,7 @@ def man_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> Callable[[Change], Pro
 
     def install(change: Change) -> Proxy:
         proxy = Proxy(change)
-        real = carrying.start
+        real = carrying.start_transfer_program
 
         async def start_elsewhere(session: Session, request: dict[str, Any]) -> Any:
             if "dial" in request:
@@ -137,9 +137,9 @@ async def test_one_bit_that_is_changed_on_the_way_ends_the_transfer(
         (source / f"w{number}").write_bytes(os.urandom(3_000_000))
     man_in_the_middle(flip(first))
     async with here() as (one, two):
-        found = course([await look(one, source, target)])
+        found = plan_transfer([await look(one, source, target)])
         with pytest.raises(TransferTampered, match="changes the transfer"):
-            await move_files(one, two, found, DIRECT, progress())
+            await transfer_files(one, two, found, DIRECT, progress())
     assert all(path.name.endswith(".sparkctl-part") for path in target.glob("*"))
 
 
@@ -165,9 +165,9 @@ async def test_who_puts_an_end_of_his_own_in_between_is_not_spoken_to(
     async with await asyncio.start_server(listen, HERE, 0, ssl=context) as server:
         proxy.elsewhere = server.sockets[0].getsockname()[1]
         async with here() as (one, two):
-            found = course([await look(one, source, target)])
+            found = plan_transfer([await look(one, source, target)])
             with pytest.raises(TransferTampered, match="somebody else answers in place of the other end"):
-                await move_files(one, two, found, DIRECT, progress())
+                await transfer_files(one, two, found, DIRECT, progress())
     assert heard == b""
     assert not (target / "w").exists()
 
@@ -299,7 +299,7 @@ async def receiver(session: Session, **changes: Any) -> AsyncIterator[tuple[Any,
     """A receiver that waits for one stream without a job; yields it, its port, and what its sender is told."""
     sender, own = make_pair()
     request = {"role": "take", "tls": own, "streams": 1, "listen": [HERE], "peers": [HERE], "jobs": [], **changes}
-    held = await start(session, request)
+    held = await start_transfer_program(session, request)
     try:
         yield held, json.loads(await held.readline())["ports"][0], sender
     finally:
@@ -309,7 +309,7 @@ async def receiver(session: Session, **changes: Any) -> AsyncIterator[tuple[Any,
 async def finish(session: Session, port: int, tls: dict[str, str]) -> dict[str, Any]:
     """Be the sender that the receiver waits for; return its last words."""
     request = {"role": "send", "tls": tls, "streams": 1, "jobs": [], "dial": [[HERE, HERE, port, "lo"]]}
-    held = await start(session, request)
+    held = await start_transfer_program(session, request)
     try:
         said = json.loads(await held.readline())
         assert isinstance(said, dict)
@@ -344,7 +344,7 @@ async def test_where_no_descriptor_is_left_the_port_stays_open(tmp_path: Path) -
     sender, own = make_pair()
     asked = surveyed.carry({"role": "take", "tls": own, "streams": 1, "listen": [HERE], "peers": [HERE], "jobs": []})
     async with here() as (one, two):
-        held = await two.link.hold(["sh", "-c", 'ulimit -n 24; exec "$@"', "sh", *asked.argv])
+        held = await two.link.start_process(["sh", "-c", 'ulimit -n 24; exec "$@"', "sh", *asked.argv])
         await held.write(asked.stdin)
         port = json.loads(await held.readline())["ports"][0]
         with ExitStack() as stack:
@@ -401,11 +401,13 @@ def _read(path: Path) -> bytes:
 # --- a node that lies about its files ------------------------------------------------------------------------------
 
 
-def listing(base: str, *entries: list[Any]) -> surveyed.Surveyed:
+def listing(base: str, *entries: list[Any]) -> surveyed.FileListing:
     """What a node says of a place, as it is understood."""
     place = {"place": base, "kind": "dir", "base": base, "entries": list(entries), "denied": [], "parts": {},
              "room": base, "there": base, "free": 1 << 40, "device": 1, "writable": True}  # fmt: skip
-    return surveyed.decode(b"@@ survey " + json.dumps({"places": [place], "rooms": []}).encode() + b"\n")[0][0]
+    return surveyed.decode_file_listing(b"@@ survey " + json.dumps({"places": [place], "rooms": []}).encode() + b"\n")[
+        0
+    ][0]
 
 
 def file_entry(path: Path, name: str) -> list[Any]:
@@ -427,23 +429,23 @@ async def test_no_file_is_written_through_a_link_that_an_earlier_sync_has_brough
     (target / "a").symlink_to(home)
     second = listing(str(source), file_entry(source / "a/authorized_keys", "a/authorized_keys"))
     async with here() as (one, two):
-        with pytest.raises(Refused, match="is a link or a file, and nothing is written through it"):
-            await move_files(one, two, course([(second, listing(str(target)))]), DIRECT, progress())
+        with pytest.raises(OperationRefused, match="is a link or a file, and nothing is written through it"):
+            await transfer_files(one, two, plan_transfer([(second, listing(str(target)))]), DIRECT, progress())
     assert (home / "authorized_keys").read_text() == "the owner's"
     assert [path.name for path in home.iterdir()] == ["authorized_keys"]
 
 
 async def tell_receiver(jobs: list[dict[str, Any]], **words: Any) -> SparkctlError | None:
     """Tell a real receiver to do something with what has come; return what it says against it."""
-    async with here() as (one, two), carrying.meet(one, two, ([], jobs), DIRECT, 1) as pair:
-        await pair.tell(**words)
-        await pair.tell(end=True)
+    async with here() as (one, two), carrying.open_transfer_stream(one, two, ([], jobs), DIRECT, 1) as pair:
+        await pair.send_to_receiver(**words)
+        await pair.send_to_receiver(end=True)
         return await drain(pair)
 
 
-async def drain(pair: Pair) -> SparkctlError | None:
+async def drain(pair: TransferStream) -> SparkctlError | None:
     try:
-        async for _ in pair.words():
+        async for _ in pair.read_messages():
             pass
     except SparkctlError as error:
         return error
@@ -462,7 +464,7 @@ async def test_nothing_below_a_link_is_renamed_removed_touched_or_linked(tmp_pat
     job = {"n": 0, "base": str(base), "name": "d/w", "size": 1, "mtime": 5 * 10**9, "mode": 0o777, "target": "x"}
     before = {path.name: (path.read_bytes(), path.stat().st_mtime, path.stat().st_mode) for path in outside.iterdir()}
     refused = await tell_receiver([job], **{verb: 0 if verb in ("keep", "drop") else [job]})
-    assert isinstance(refused, Refused), refused
+    assert isinstance(refused, OperationRefused), refused
     assert "nothing is written through it" in refused.message
     after = {path.name: (path.read_bytes(), path.stat().st_mtime, path.stat().st_mode) for path in outside.iterdir()}
     assert after == before
@@ -473,7 +475,7 @@ async def test_the_receiver_makes_no_link_that_leads_out(tmp_path: Path, target:
     base = tmp_path / "base"
     base.mkdir()
     refused = await tell_receiver([], links=[{"base": str(base), "name": "l", "target": target}])
-    assert isinstance(refused, Refused), refused
+    assert isinstance(refused, OperationRefused), refused
     assert list(base.iterdir()) == []
 
 
@@ -484,7 +486,7 @@ async def test_a_part_that_is_no_plain_file_of_its_own_is_not_written_to(tmp_pat
     target.mkdir()
     (source / "w").write_bytes(b"new")
     victim.write_bytes(b"")
-    found = course([(listing(str(source), file_entry(source / "w", "w")), listing(str(target)))])
+    found = plan_transfer([(listing(str(source), file_entry(source / "w", "w")), listing(str(target)))])
     part = target / found.send[0].part
     if kind == "link":
         part.symlink_to(victim)
@@ -495,8 +497,8 @@ async def test_a_part_that_is_no_plain_file_of_its_own_is_not_written_to(tmp_pat
     else:
         part.mkdir()
     async with here() as (one, two):
-        with pytest.raises(Refused, match=r"is no plain file|is a second name of another file"):
-            await move_files(one, two, found, DIRECT, progress())
+        with pytest.raises(OperationRefused, match=r"is no plain file|is a second name of another file"):
+            await transfer_files(one, two, found, DIRECT, progress())
     assert victim.read_bytes() == b""
     assert not (target / "w").exists()
 
@@ -505,12 +507,12 @@ async def test_a_fifo_in_place_of_a_file_that_is_to_be_sent_does_not_hang(tmp_pa
     source, target = tmp_path / "a", tmp_path / "b"
     source.mkdir()
     (source / "w").write_bytes(b"new")
-    found = course([(listing(str(source), file_entry(source / "w", "w")), listing(str(target)))])
+    found = plan_transfer([(listing(str(source), file_entry(source / "w", "w")), listing(str(target)))])
     (source / "w").unlink()
     os.mkfifo(source / "w")
     async with here() as (one, two):
-        with pytest.raises(Refused, match="is no plain file"):
-            await asyncio.wait_for(move_files(one, two, found, DIRECT, progress()), 30)
+        with pytest.raises(OperationRefused, match="is no plain file"):
+            await asyncio.wait_for(transfer_files(one, two, found, DIRECT, progress()), 30)
 
 
 async def test_a_link_takes_the_place_of_a_file_and_leads_inside(tmp_path: Path) -> None:
@@ -543,5 +545,7 @@ def test_a_safe_link_never_leads_out_whatever_links_there_are_below(name: list[s
 
 def test_two_entries_of_one_name_are_one_job() -> None:
     found = listing("/m", ["w", "f", 5, 5, 0o644, None], ["w", "f", 5, 5, 0o644, None])
-    assert len(course([(found, listing("/x"))]).send) == 1
-    assert course([(listing("/m", ["w.sparkctl-part", "f", 5, 5, 0o644, None]), listing("/x"))]) == Course()
+    assert len(plan_transfer([(found, listing("/x"))]).send) == 1
+    assert (
+        plan_transfer([(listing("/m", ["w.sparkctl-part", "f", 5, 5, 0o644, None]), listing("/x"))]) == TransferPlan()
+    )

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from sparkctl.core.live import Store
 from sparkctl.model import events
-from sparkctl.model.memory import Memory
+from sparkctl.model.memory import MemoryReading
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import memory_bar
-from sparkctl.present.exposition import metrics_text
-from sparkctl.present.top_document import top_document
-from sparkctl.present.top_table import memory_cells, top_lines
+from sparkctl.present.exposition import render_metrics
+from sparkctl.present.top_document import build_top_json
+from sparkctl.present.top_table import format_memory_bar, format_top
 from tests.unit.core.test_recording import anything
 
-KINDS = (events.SampleArrived, events.ContainersListed, events.NumbersArrived, events.NodeStateChanged,
+KINDS = (events.SampleArrived, events.ContainersListed, events.MeterArrived, events.NodeStateChanged,
          events.PhaseChanged, events.MemorySampled)  # fmt: skip
 SIZES = st.integers(-(1 << 62), 1 << 62)
 
@@ -46,18 +46,20 @@ def test_every_view_of_anything_can_be_drawn(happened: list[events.Event], ascii
     for event in happened:
         store.apply(event)
         views = store.views()
-        lines = top_lines(views, ascii_only, width, explain=True)
+        lines = format_top(views, ascii_only, width, explain=True)
         assert [line for line in lines if not line.isprintable()] == []
-        json.dumps(top_document(views), allow_nan=False)
-        metrics_text(views, 5.0)
+        json.dumps(build_top_json(views), allow_nan=False)
+        render_metrics(views, 5.0)
 
 
 @given(SIZES.filter(bool), SIZES, SIZES, st.none() | SIZES, st.none() | SIZES)
 def test_the_four_parts_of_any_memory_add_up_to_it(
     total: int, available: int, free: int, gpu: int | None, processes: int | None
 ) -> None:
-    bar = memory_bar(Memory(abs(total), available, free, 0, 0, 0), gpu, processes)
+    bar = memory_bar(MemoryReading(abs(total), available, free, 0, 0, 0), gpu, processes)
     parts = (bar.gpu_processes or 0, bar.other_used, bar.page_cache, bar.free)
     assert sum(parts) == bar.total
     assert min(parts) >= 0
-    assert len(memory_cells(bar, True)) == len(memory_cells(memory_bar(Memory(1, 1, 1, 0, 0, 0), 0), True))
+    assert len(format_memory_bar(bar, True)) == len(
+        format_memory_bar(memory_bar(MemoryReading(1, 1, 1, 0, 0, 0), 0), True)
+    )

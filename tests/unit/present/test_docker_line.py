@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkctl import engines
-from sparkctl.core.planning import plan
+from sparkctl.core.planning import build_launch_plan
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import LaunchPlan, Mount, ReadyRule, Timeouts
-from sparkctl.present.docker_line import docker_line
+from sparkctl.model.plan import LaunchPlan, Mount, PhaseTimeouts, ReadinessRule
+from sparkctl.present.docker_line import format_docker_run
 
 SEED = """docker run -d --name sglang-qwen36 --gpus all --shm-size 16g --network host -v /home/milo/models:/models
 scitrera/dgx-spark-sglang:0.5.12 python -m sglang.launch_server --model-path /models/Qwen3.6-27B-FP8 --host 0.0.0.0
@@ -28,11 +28,11 @@ def words(line: str) -> list[str]:
 
 def test_the_seed_argument_for_argument() -> None:
     profile = ProfileLibrary(Path("/nonexistent")).load("qwen36")
-    engine = engines.load("sglang")
+    engine = engines.load_engine("sglang")
     node = Node(NodeName("spark1"), "h")
-    made = plan(profile, node, home="/home/milo", operator="milo", environ={}, engine=engine)
-    assert words(docker_line(made, with_labels=False)) == SEED.split()
-    labelled = words(docker_line(made))
+    made = build_launch_plan(profile, node, home="/home/milo", operator="milo", environ={}, engine=engine)
+    assert words(format_docker_run(made, with_labels=False)) == SEED.split()
+    labelled = words(format_docker_run(made))
     assert [word for word in labelled if word.startswith("dev.sparkctl.")] == [f"{k}={v}" for k, v in made.labels]
 
 
@@ -41,8 +41,8 @@ def made_of(**changes: object) -> LaunchPlan:
         "node": NodeName("n"), "instance": "i", "profile": "p", "profile_hash": "h", "engine": "container",
         "container_name": "c1", "image": "img", "entrypoint": None, "command": (), "env": (), "mounts": (),
         "gpus": None, "shm_size": None, "ipc": None, "network": None, "ulimits": (), "devices": (), "options": (),
-        "labels": (), "port": None, "served_model": None, "api_key": None, "ready": ReadyRule(None, None),
-        "timeouts": Timeouts(), "drop_caches": True, "stop_grace": 30.0, "expected_memory": None,
+        "labels": (), "port": None, "served_model": None, "api_key": None, "ready": ReadinessRule(None, None),
+        "timeouts": PhaseTimeouts(), "drop_caches": True, "stop_grace": 30.0, "expected_memory": None,
         "floor_memory": None,
     }  # fmt: skip
     return LaunchPlan(**{**fields, **changes})  # type: ignore[arg-type]
@@ -54,7 +54,7 @@ def test_every_option_has_its_flag() -> None:
         options=(("cap-add", "A"), ("init", "true"), ("memory", "true")), mounts=(Mount("/a b", "/c", read_only=True),),
         env=(("A", "1"),), command=("x",),
     )  # fmt: skip
-    assert words(docker_line(made)) == [
+    assert words(format_docker_run(made)) == [
         "docker", "run", "-d", "--name", "c1", "--ipc", "host", "--entrypoint", "/bin/sh", "--ulimit", "memlock=-1",
         "--ulimit", "nofile=1:2", "--device", "/dev/x", "--cap-add", "A", "--init", "--memory", "true",
         "-v", "/a b:/c:ro", "-e", "A=1", "img", "x",
@@ -67,14 +67,14 @@ def test_secrets_are_not_in_it() -> None:
         env=(("HF_TOKEN", secret), ("COPY", f"x{secret}"), ("SHAPED", "hf_" + "a" * 20), ("PLAIN", "p")),
         command=("serve", "--api-key", "short", f"--admin-api-key={secret}", "--note", f"is {secret}", "--max-tokens", "5"),
     )  # fmt: skip
-    line = docker_line(made)
+    line = format_docker_run(made)
     assert secret not in line
     assert "short" not in line
     assert "hf_aaa" not in line
     shown = words(line)
     assert [shown[i + 1] for i, word in enumerate(shown) if word == "-e"] == ["HF_TOKEN", "COPY", "SHAPED", "PLAIN=p"]
     assert shown[-2:] == ["--max-tokens", "5"]
-    assert words(docker_line(made, mask=False))[-7:] == list(made.command[1:])[-7:]
+    assert words(format_docker_run(made, mask=False))[-7:] == list(made.command[1:])[-7:]
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=30)
@@ -90,7 +90,7 @@ def test_every_character_survives_a_shell(command: list[str], value: str, name: 
         container_name=name, image=name, command=tuple(command), env=(("V", value),), mounts=(Mount(value, name),),
         entrypoint=value, gpus=value, network=value, options=(("user", option),), labels=(("l", value),),
     )  # fmt: skip
-    line = docker_line(made, mask=False).replace(" \\\n  ", " ")
+    line = format_docker_run(made, mask=False).replace(" \\\n  ", " ")
     assert shlex.split(line) == [
         "docker", "run", "-d", "--name", name, "--gpus", value, "--network", value, "--entrypoint", value,
         "--user", option, "-v", f"{value}:{name}", "-e", f"V={value}", "--label", f"l={value}", name, *command,

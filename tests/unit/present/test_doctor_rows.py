@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.core.logpattern import parse
-from sparkctl.core.store import LoadView
-from sparkctl.model.events import Found
-from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
+from sparkctl.core.logpattern import parse_filter
+from sparkctl.core.store import NodeTelemetryView
+from sparkctl.model.events import FindingReported
+from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.present.doctor_rows import Asked, Checkup, Entry, doctor_rows, entries
-from sparkctl.present.spans import text, width
-from sparkctl.present.why import WHY, why
+from sparkctl.present.doctor_rows import DoctorFinding, DoctorProgress, DoctorScreenModel, merge_findings, render_doctor
+from sparkctl.present.spans import plain_text, row_width
+from sparkctl.present.why import WHY, explain_finding
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
 NOW = 1_770_000_000.0
 
 
-def found(check: str, severity: Severity, message: str, remedy: str | None = None, node: NodeName = ONE) -> Found:
-    return Found(NOW, node, check, severity, message, remedy)
+def found(
+    check: str, severity: Severity, message: str, remedy: str | None = None, node: NodeName = ONE
+) -> FindingReported:
+    return FindingReported(NOW, node, check, severity, message, remedy)
 
 
 LOOK = (
@@ -32,37 +34,39 @@ LOOK = (
 FULL = Finding(
     FindingKind.PAGE_CACHE, Severity.WARNING, ONE, "page cache takes the room that qwen36 needs",
     "sparkctl drop-caches --node spark1", instance="qwen36",
-    evidence=(Figure("free", "3.1 GiB"), Figure("page cache", "70.2 GiB")), since=NOW - 48,
+    evidence=(FindingEvidence("free", "3.1 GiB"), FindingEvidence("page cache", "70.2 GiB")), since=NOW - 48,
 )  # fmt: skip
 SWAP = Finding(FindingKind.SWAP, Severity.PROBLEM, TWO, "6.0 GiB of swap, and growing", since=NOW - 60)
 
 
-def views(*findings: Finding, state: NodeState = NodeState.OK) -> tuple[LoadView, ...]:
+def views(*findings: Finding, state: NodeState = NodeState.OK) -> tuple[NodeTelemetryView, ...]:
     mine = tuple(one for one in findings if one.node == ONE)
     other = tuple(one for one in findings if one.node == TWO)
-    return LoadView(ONE, NodeState.OK, NOW, findings=mine), LoadView(TWO, state, NOW, "timed out", "r", findings=other)
+    return NodeTelemetryView(ONE, NodeState.OK, NOW, findings=mine), NodeTelemetryView(
+        TWO, state, NOW, "timed out", "r", findings=other
+    )
 
 
-def shown(checkup: Checkup, columns: int = 80, lines: int = 22) -> str:
-    page = doctor_rows(checkup, columns, lines)
+def shown(checkup: DoctorScreenModel, columns: int = 80, lines: int = 22) -> str:
+    page = render_doctor(checkup, columns, lines)
     assert len(page.rows) == lines
-    assert {width(row) for row in page.rows} == {columns}
-    return "\n".join(text(row).rstrip() for row in page.rows)
+    assert {row_width(row) for row in page.rows} == {columns}
+    return "\n".join(plain_text(row).rstrip() for row in page.rows)
 
 
-def order(made: tuple[Entry, ...]) -> list[tuple[str | None, str]]:
+def order(made: tuple[DoctorFinding, ...]) -> list[tuple[str | None, str]]:
     return [(one.found.node, one.found.check) for one in made]
 
 
 def test_the_worst_comes_first_of_all_nodes() -> None:
-    made = entries(LOOK, views(FULL))
+    made = merge_findings(LOOK, views(FULL))
     assert order(made) == [
         (ONE, "drop-caches"), (ONE, "page-cache"), (TWO, "swap"), (TWO, "gpu"), (ONE, "docker"),
     ]  # fmt: skip
 
 
 def test_what_the_samples_show_goes_before_what_the_look_found() -> None:
-    made = entries(LOOK, views(SWAP))
+    made = merge_findings(LOOK, views(SWAP))
     swaps = [one for one in made if one.found.check == "swap"]
     assert [(one.found.message, one.is_live) for one in swaps] == [("6.0 GiB of swap, and growing", True)]
 
@@ -70,15 +74,15 @@ def test_what_the_samples_show_goes_before_what_the_look_found() -> None:
 def test_what_was_asked_is_never_said_to_be_in_the_samples_and_ends_with_the_next_look() -> None:
     old = found("settings", Severity.WARNING, "swappiness 60 bites")
     standing = Finding(FindingKind.SETTINGS, Severity.WARNING, ONE, "swappiness 60 bites")
-    (one,) = entries((), views(standing), told=(old,))
+    (one,) = merge_findings((), views(standing), told=(old,))
     assert not one.is_live
-    assert entries((), views(standing), told=(old,), when=lambda _: NOW + 5) == ()
-    (one,) = entries((old,), views(standing), told=(old,), when=lambda _: NOW)
+    assert merge_findings((), views(standing), told=(old,), when=lambda _: NOW + 5) == ()
+    (one,) = merge_findings((old,), views(standing), told=(old,), when=lambda _: NOW)
     assert not one.is_live
 
 
 def test_a_node_that_does_not_answer_is_a_problem_of_now() -> None:
-    made = entries(LOOK, views(SWAP, state=NodeState.UNREACHABLE))
+    made = merge_findings(LOOK, views(SWAP, state=NodeState.UNREACHABLE))
     assert (TWO, "connection") in order(made)
     assert "timed out" in next(one.found.message for one in made if one.found.check == "connection")
     assert not [one for one in made if one.found.message == SWAP.summary], "its samples are old"
@@ -86,8 +90,8 @@ def test_a_node_that_does_not_answer_is_a_problem_of_now() -> None:
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_the_selected_one_is_shown_with_proof_age_and_remedy(columns: int) -> None:
-    made = entries(LOOK, views(FULL))
-    words = shown(Checkup(made, NOW, chosen=made[1].key), columns)
+    made = merge_findings(LOOK, views(FULL))
+    words = shown(DoctorScreenModel(made, NOW, chosen=made[1].key), columns)
     assert "1 problem · 2 warnings · 1 not known · 1 good" in words
     assert "▸ ▲ spark1" in words
     assert "seen   now, for 48 s · free 3.1 GiB · page cache 70.2 GiB" in words
@@ -98,7 +102,7 @@ def test_the_selected_one_is_shown_with_proof_age_and_remedy(columns: int) -> No
 
 def test_only_a_command_of_ours_and_nothing_else_is_done_from_here() -> None:
     def deed(remedy: str) -> tuple[str, ...] | None:
-        return Entry(found("x", Severity.PROBLEM, "m", remedy), False).deed
+        return DoctorFinding(found("x", Severity.PROBLEM, "m", remedy), False).fix_argv
 
     assert deed("sparkctl drop-caches --node spark1") == ("drop-caches", "--node", "spark1")
     for other in (
@@ -109,32 +113,32 @@ def test_only_a_command_of_ours_and_nothing_else_is_done_from_here() -> None:
 
 
 def test_what_is_copied_is_the_command_without_where_it_belongs() -> None:
-    made = entries(LOOK, views())
+    made = merge_findings(LOOK, views())
     assert [one.command for one in made if one.found.remedy] == ["echo x | sudo tee /etc/y", "sudo swapoff -a"]
 
 
 def test_nothing_wrong_is_said_only_after_a_look() -> None:
     good = (LOOK[0],)
-    assert "nothing is wrong" in shown(Checkup(entries(good, views()), NOW))
-    assert "nothing is wrong" not in shown(Checkup())
+    assert "nothing is wrong" in shown(DoctorScreenModel(merge_findings(good, views()), NOW))
+    assert "nothing is wrong" not in shown(DoctorScreenModel())
 
 
 def test_how_far_an_examination_is_stands_beside_what_it_found() -> None:
-    asked = (Asked(ONE, 3.2, 7), Asked(TWO, 4.0))
-    first = shown(Checkup(entries(LOOK, views()), None, asked)).splitlines()[0]
+    asked = (DoctorProgress(ONE, 3.2, 7), DoctorProgress(TWO, 4.0))
+    first = shown(DoctorScreenModel(merge_findings(LOOK, views()), None, asked)).splitlines()[0]
     assert first.startswith(" examining spark1 7 found, spark2 no answer for 4 s ...")
     assert first.endswith("✕ 1  ▲ 1  ◌ 1  ● 1"), "signs where there is no room for words"
 
 
 def test_its_age_is_told_in_steps_that_do_not_tick() -> None:
-    good = entries((LOOK[0],), views())
-    assert ", just now" in shown(Checkup(good, NOW, now=NOW + 9))
-    assert ", 40 s ago" in shown(Checkup(good, NOW, now=NOW + 47))
-    assert ", 3 min ago" in shown(Checkup(good, NOW, now=NOW + 219))
+    good = merge_findings((LOOK[0],), views())
+    assert ", just now" in shown(DoctorScreenModel(good, NOW, now=NOW + 9))
+    assert ", 40 s ago" in shown(DoctorScreenModel(good, NOW, now=NOW + 47))
+    assert ", 3 min ago" in shown(DoctorScreenModel(good, NOW, now=NOW + 219))
 
 
 def test_a_filter_leaves_what_matches_and_says_how_many() -> None:
-    words = shown(Checkup(entries(LOOK, views()), NOW, pattern=parse("spark2")))
+    words = shown(DoctorScreenModel(merge_findings(LOOK, views()), NOW, pattern=parse_filter("spark2")))
     assert " / 2/4  spark2" in words
     assert "drop-caches" not in words
     assert "1 problem" in words, "the count is of all"
@@ -142,38 +146,40 @@ def test_a_filter_leaves_what_matches_and_says_how_many() -> None:
 
 def test_every_kind_of_finding_says_why_it_matters() -> None:
     assert set(WHY) == set(FindingKind)
-    assert why("of a later version") is None
+    assert explain_finding("of a later version") is None
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(60, 13), (40, 8), (12, 3), (1, 1)])
 @pytest.mark.parametrize("ascii_only", [False, True])
 def test_small_terminals_break_nothing(columns: int, lines: int, ascii_only: bool) -> None:
     hostile = found("x\x1b[2J", Severity.PROBLEM, "a\x1b]52;c;AAAA\x07b [/red] \u202e" + "w" * 300, "rm\x1b[0m\n-rf")
-    made = entries((*LOOK, hostile), views(FULL))
+    made = merge_findings((*LOOK, hostile), views(FULL))
     for one in made:
-        words = shown(Checkup(made, NOW, chosen=one.key, ascii_only=ascii_only), columns, lines)
+        words = shown(DoctorScreenModel(made, NOW, chosen=one.key, ascii_only=ascii_only), columns, lines)
         assert all(char.isprintable() or char == "\n" for char in words)
         assert words.isascii() or not ascii_only
 
 
 def test_where_not_all_findings_fit_it_is_said_how_many_stand_above_and_below() -> None:
     many = tuple(found(f"check-{at:02}", Severity.GOOD, f"all is well with {at}") for at in range(20))
-    made = Checkup(entries(many, views()), NOW, now=NOW)
-    first = doctor_rows(made, 80, 22)
+    made = DoctorScreenModel(merge_findings(many, views()), NOW, now=NOW)
+    first = render_doctor(made, 80, 22)
     below = 20 - len(first.entries)
     assert f"↓ {below} below" in shown(made)
     assert "above" not in shown(made)
-    last = Checkup(made.entries, NOW, chosen=made.entries[-1].key, now=NOW)
+    last = DoctorScreenModel(made.entries, NOW, chosen=made.entries[-1].key, now=NOW)
     assert f"↑ {below} above" in shown(last)
     assert "below" not in shown(last)
-    assert doctor_rows(last, 80, 22).entries.stop == 20
-    assert "below" not in shown(Checkup(made.entries[:5], NOW, now=NOW))
+    assert render_doctor(last, 80, 22).entries.stop == 20
+    assert "below" not in shown(DoctorScreenModel(made.entries[:5], NOW, now=NOW))
 
 
 def test_what_is_good_is_said_once_where_the_list_has_all_of_it() -> None:
-    good = Checkup(entries((found("docker", Severity.GOOD, "Docker 28.5.2"),), views()), NOW, now=NOW)
+    good = DoctorScreenModel(merge_findings((found("docker", Severity.GOOD, "Docker 28.5.2"),), views()), NOW, now=NOW)
     assert shown(good).count("Docker 28.5.2") == 1
-    cut = Checkup(entries((found("docker", Severity.GOOD, "Docker 28.5.2 " * 9),), views()), NOW, now=NOW)
+    cut = DoctorScreenModel(
+        merge_findings((found("docker", Severity.GOOD, "Docker 28.5.2 " * 9),), views()), NOW, now=NOW
+    )
     assert "what" in shown(cut)
-    bad = Checkup(entries((found("docker", Severity.PROBLEM, "no Docker"),), views()), NOW, now=NOW)
+    bad = DoctorScreenModel(merge_findings((found("docker", Severity.PROBLEM, "no Docker"),), views()), NOW, now=NOW)
     assert shown(bad).count("no Docker") == 2

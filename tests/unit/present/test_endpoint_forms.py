@@ -9,22 +9,22 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from sparkctl.model.endpoint import Served, ServedModel
+from sparkctl.model.endpoint import ServedEndpoint, ServedModel
 from sparkctl.model.node import NodeName
-from sparkctl.operations.endpoints import Silent, default_endpoint
-from sparkctl.present.endpoint_forms import endpoint_document, endpoint_text, key_variable
+from sparkctl.operations.endpoints import EndpointFailure, default_endpoint
+from sparkctl.present.endpoint_forms import api_key_variable, build_endpoints_json, format_endpoint_config
 
-ONE = Served(
+ONE = ServedEndpoint(
     NodeName("spark1"), "qwen36", "http://10.0.0.1:8003/v1", (ServedModel("qwen3.6-27b", 32768),), engine="sglang"
 )
-TWO = Served(
+TWO = ServedEndpoint(
     NodeName("spark2"), "1-b.c", "http://10.0.0.2:8000/v1", (ServedModel("a b'$(x)", None), ServedModel("lora")), True
 )
-DUMB = Served(NodeName("spark2"), "qwen36", "http://10.0.0.2:8001/v1", (), True)
+DUMB = ServedEndpoint(NodeName("spark2"), "qwen36", "http://10.0.0.2:8001/v1", (), True)
 
 
 def test_a_shell_reads_the_variables() -> None:
-    text = "\n".join(endpoint_text([TWO, ONE], "env", TWO))
+    text = "\n".join(format_endpoint_config([TWO, ONE], "env", TWO))
     script = f'{text}\nprintf "%s\\0" "$OPENAI_BASE_URL" "$OPENAI_MODEL" "$OPENAI_API_KEY" "$QWEN36_BASE_URL" "$_1_B_C_MODEL"'
     done = subprocess.run(
         ["bash", "-c", script], capture_output=True, text=True, env={"_1_B_C_API_KEY": "s3"}, check=True
@@ -39,7 +39,7 @@ def test_a_shell_reads_the_variables() -> None:
 
 
 def test_litellm_has_an_entry_for_each_model() -> None:
-    entries = yaml.safe_load("\n".join(endpoint_text([ONE, TWO, DUMB], "litellm")))["model_list"]
+    entries = yaml.safe_load("\n".join(format_endpoint_config([ONE, TWO, DUMB], "litellm")))["model_list"]
     assert entries[0] == {
         "model_name": "qwen3.6-27b",
         "litellm_params": {"model": "openai/qwen3.6-27b", "api_base": "http://10.0.0.1:8003/v1", "api_key": "none"},
@@ -48,13 +48,13 @@ def test_litellm_has_an_entry_for_each_model() -> None:
     assert [entry["litellm_params"]["api_key"] for entry in entries[1:]] == ["os.environ/_1_B_C_API_KEY"] * 2
 
 
-def _served(instance: str, name: str, context: int | None) -> Served:
-    return Served(NodeName("spark1"), instance, f"http://10.0.0.1/{instance}", (ServedModel(name, context),))
+def _served(instance: str, name: str, context: int | None) -> ServedEndpoint:
+    return ServedEndpoint(NodeName("spark1"), instance, f"http://10.0.0.1/{instance}", (ServedModel(name, context),))
 
 
 def test_litellm_balances_only_over_instances_of_one_context() -> None:
     served = [_served("long", "qwen", 65536), _served("short", "qwen", 8192), _served("a", "glm", 100)]
-    lines = endpoint_text([*served, _served("b", "glm", 100)], "litellm")
+    lines = format_endpoint_config([*served, _served("b", "glm", 100)], "litellm")
     entries = yaml.safe_load("\n".join(lines))["model_list"]
     assert [entry["model_name"] for entry in entries] == ["long", "short", "glm", "glm"]
     assert [entry["litellm_params"]["model"] for entry in entries[:2]] == ["openai/qwen", "openai/qwen"]
@@ -66,7 +66,7 @@ def test_litellm_balances_only_over_instances_of_one_context() -> None:
 
 def test_litellms_own_names_are_of_one_meaning_each() -> None:
     served = [_served("qwen", "qwen", 65536), _served("b", "qwen", None), _served("c", "x\n- evil: 1", 1)]
-    lines = endpoint_text([*served, _served("d", "x\n- evil: 1", 2)], "litellm")
+    lines = format_endpoint_config([*served, _served("d", "x\n- evil: 1", 2)], "litellm")
     assert [entry["model_name"] for entry in yaml.safe_load("\n".join(lines))["model_list"]] == [
         "qwen/qwen",
         "b",
@@ -76,7 +76,7 @@ def test_litellms_own_names_are_of_one_meaning_each() -> None:
 
 
 def test_openclaw_has_a_provider_for_each_endpoint() -> None:
-    document = json.loads("\n".join(endpoint_text([ONE, TWO, DUMB], "openclaw", ONE)))
+    document = json.loads("\n".join(format_endpoint_config([ONE, TWO, DUMB], "openclaw", ONE)))
     providers = document["models"]["providers"]
     assert list(providers) == ["qwen36-spark1", "1-b.c", "qwen36-spark2"]
     assert providers["qwen36-spark1"]["models"] == [
@@ -93,7 +93,7 @@ def test_openclaw_has_a_provider_for_each_endpoint() -> None:
 
 
 def test_opencode_has_models_by_name() -> None:
-    provider = json.loads("\n".join(endpoint_text([ONE], "opencode")))["provider"]["qwen36"]
+    provider = json.loads("\n".join(format_endpoint_config([ONE], "opencode")))["provider"]["qwen36"]
     assert provider["options"] == {"baseURL": "http://10.0.0.1:8003/v1", "apiKey": "none"}
     assert provider["models"] == {
         "qwen3.6-27b": {"name": "qwen3.6-27b on spark1", "limit": {"context": 32768, "output": 8192}}
@@ -102,19 +102,22 @@ def test_opencode_has_models_by_name() -> None:
 
 @pytest.mark.parametrize("form", ["env", "litellm", "openclaw", "opencode"])
 def test_nothing_that_answers_is_no_fault(form: str) -> None:
-    assert endpoint_text([], form) is not None
+    assert format_endpoint_config([], form) is not None
 
 
 def test_data_has_every_field() -> None:
-    assert endpoint_document([DUMB])["endpoints"] == [
+    assert build_endpoints_json([DUMB])["endpoints"] == [
         {"node": "spark2", "instance": "qwen36", "base_url": "http://10.0.0.2:8001/v1", "models": [], "needs_key": True,
          "ours": True, "engine": None}
     ]  # fmt: skip
-    assert key_variable(TWO) == "_1_B_C_API_KEY"
+    assert api_key_variable(TWO) == "_1_B_C_API_KEY"
 
 
 OURS, THEIRS = replace(ONE, ours=True), replace(TWO, ours=False, needs_key=False)
-AWAY, LOADING = Silent("spark3", "spark3 does not answer"), Silent("spark1", "qwen36 does not say", None, "qwen36")
+AWAY, LOADING = (
+    EndpointFailure("spark3", "spark3 does not answer"),
+    EndpointFailure("spark1", "qwen36 does not say", None, "qwen36"),
+)
 
 
 @pytest.mark.parametrize(
@@ -129,19 +132,21 @@ AWAY, LOADING = Silent("spark3", "spark3 does not answer"), Silent("spark1", "qw
     ],
 )
 def test_a_stranger_s_engine_is_the_default_only_where_none_of_ours_can_be_there(
-    served: list[Served], silent: list[Silent], default: Served | None
+    served: list[ServedEndpoint], silent: list[EndpointFailure], default: ServedEndpoint | None
 ) -> None:
     assert default_endpoint(served, silent) == default
-    text = "\n".join(endpoint_text(served, "env", default))
+    text = "\n".join(format_endpoint_config(served, "env", default))
     assert ("OPENAI_BASE_URL" in text) == (default is not None)
-    document = json.loads("\n".join(endpoint_text(served, "openclaw", default)))
+    document = json.loads("\n".join(format_endpoint_config(served, "openclaw", default)))
     assert ("agents" in document) == (default is not None)
 
 
 @pytest.mark.parametrize("name", ["openai", "OpenAI", "anthropic", "azure-openai", "qwen36", "QWEN36"])
 def test_no_container_takes_variables_of_services_or_of_ours_by_its_name(name: str) -> None:
-    theirs = Served(NodeName("spark2"), name, "http://evil:1/v1", (ServedModel("evil", None),), True, ours=False)
-    lines = endpoint_text([OURS, theirs], "env", OURS)
+    theirs = ServedEndpoint(
+        NodeName("spark2"), name, "http://evil:1/v1", (ServedModel("evil", None),), True, ours=False
+    )
+    lines = format_endpoint_config([OURS, theirs], "env", OURS)
     shell = "\n".join([*lines, "env"])
     done = subprocess.run(
         ["bash", "-c", shell], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"}, check=True
@@ -154,4 +159,4 @@ def test_no_container_takes_variables_of_services_or_of_ours_by_its_name(name: s
         ["QWEN36_SPARK2_BASE_URL"], [f"{name.upper().replace('-', '_')}_SPARK2_BASE_URL"],
     )  # fmt: skip
     services = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY")
-    assert key_variable(theirs) not in services
+    assert api_key_variable(theirs) not in services

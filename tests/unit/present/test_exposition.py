@@ -10,49 +10,58 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample as Point
 
-from sparkctl.core.store import LoadView
+from sparkctl.core.store import NodeTelemetryView
 from sparkctl.model.container import ContainerState
 from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory import Memory
-from sparkctl.model.metrics import Acceptance, Activity, Estimator, Numbers, Quantiles
+from sparkctl.model.memory import MemoryReading
+from sparkctl.model.metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.per_step import PerStep
+from sparkctl.model.per_step import DecodeStepSpec
 from sparkctl.model.phase import Phase
-from sparkctl.model.sample import DiskRoom, Gpu, MemoryDetail, NetLink, Pressure, RdmaPort, Sample, Temperature
-from sparkctl.present.exposition import metrics_text
+from sparkctl.model.sample import (
+    DiskSpace,
+    Gpu,
+    MemoryDetail,
+    MemoryPressure,
+    NetworkInterface,
+    RdmaLane,
+    Sample,
+    Temperature,
+)
+from sparkctl.present.exposition import render_metrics
 
 NODE = NodeName("spark1")
-NUMBERS = Numbers(
-    Activity.DECODING, 10.0, Estimator.COUNTERS, 12.7, steps=7.26, running=2, waiting=0, kv_usage=0.31,
-    acceptance=Acceptance(1.75, 0.2, None, Estimator.COUNTERS), ttft=Quantiles(0.25, 0.9, 12),
+NUMBERS = EngineMeter(
+    EngineActivity.DECODING, 10.0, MeterSource.COUNTERS, 12.7, steps=7.26, running=2, waiting=0, kv_usage=0.31,
+    acceptance=DraftAcceptance(1.75, 0.2, None, MeterSource.COUNTERS), ttft=Quantiles(0.25, 0.9, 12),
 )  # fmt: skip
 OURS = InstanceView(
     "qwen36", NODE, "sglang-qwen36", "image", ContainerState.RUNNING, "Up", ours=True, memory=41, phase=Phase.READY,
     engine="sglang", container_id="ab" * 32, port=8003, numbers=NUMBERS, expected=44,
-    per_step=PerStep(weights=27_000_000_000, draft_tokens=3),
+    per_step=DecodeStepSpec(weights=27_000_000_000, draft_tokens=3),
 )  # fmt: skip
 SAMPLE = Sample(
-    1, 5.0, 5.0, Memory(120, 90, 60, 30, 16, 15), MemoryDetail(oom_kill=2, pressure=Pressure(0.25, 0.1, 1_500_000, 0)),
+    1, 5.0, 5.0, MemoryReading(120, 90, 60, 30, 16, 15), MemoryDetail(oom_kill=2, pressure=MemoryPressure(0.25, 0.1, 1_500_000, 0)),
     gpus=(Gpu(0, busy=0.96, sm_clock=2411, power=61.0, celsius=71.0),), spent=0.5,
     temperatures=(Temperature("mlx5", 57.0, "asic", "0000:01:00.0"), Temperature("mlx5", 58.0, "asic", "0000:01:00.1")),
-    disks=(DiskRoom("/var/lib/docker", 100, 40),),
-    links=(NetLink("enp1s0f0np0", carrier=True, speed=200_000, received=7, sent=8, errors=0),),
-    rdma=(RdmaPort("rocep1s0f0", "1", "enp1s0f0np0", received=700, sent=800, errors=(("symbol_error", 3),)),),
+    disks=(DiskSpace("/var/lib/docker", 100, 40),),
+    links=(NetworkInterface("enp1s0f0np0", carrier=True, speed=200_000, received=7, sent=8, errors=0),),
+    rdma=(RdmaLane("rocep1s0f0", "1", "enp1s0f0np0", received=700, sent=800, errors=(("symbol_error", 3),)),),
 )  # fmt: skip
 BARE = replace(OURS, memory=None, numbers=None, phase=None, expected=None, per_step=None)
 SWAP = Finding(FindingKind.SWAP, Severity.WARNING, NODE, "swap grows")
-VIEW = LoadView(
+VIEW = NodeTelemetryView(
     NODE, NodeState.OK, 5.0, sample=SAMPLE, instances=(OURS,), instances_seen=5.0, sampled=5.0, findings=(SWAP,)
 )
-AWAY = LoadView(NodeName("spark2"), NodeState.STARVED, 5.0, "no banner")
+AWAY = NodeTelemetryView(NodeName("spark2"), NodeState.STARVED, 5.0, "no banner")
 
 
-def points(*views: LoadView, now: float = 7.5) -> list[Point]:
-    return [point for family in text_string_to_metric_families(metrics_text(views, now)) for point in family.samples]
+def points(*views: NodeTelemetryView, now: float = 7.5) -> list[Point]:
+    return [point for family in text_string_to_metric_families(render_metrics(views, now)) for point in family.samples]
 
 
-def value(name: str, views: tuple[LoadView, ...] = (VIEW, AWAY), **labels: str) -> float:
+def value(name: str, views: tuple[NodeTelemetryView, ...] = (VIEW, AWAY), **labels: str) -> float:
     (found,) = [
         point.value for point in points(*views) if point.name == name and labels.items() <= point.labels.items()
     ]
@@ -60,7 +69,7 @@ def value(name: str, views: tuple[LoadView, ...] = (VIEW, AWAY), **labels: str) 
 
 
 def test_the_page_is_what_prometheus_wants() -> None:
-    text = metrics_text((VIEW, AWAY), 7.5)
+    text = render_metrics((VIEW, AWAY), 7.5)
     families = list(text_string_to_metric_families(text))
     names = [family.name for family in families]
     assert len(names) == len(set(names))
@@ -99,7 +108,7 @@ def test_bandwidth_says_where_it_comes_from() -> None:
         VIEW, sample=replace(SAMPLE, gpus=(Gpu(0, bandwidth_share=0.5, bandwidth_peak=4_000_000_000_000),))
     )
     assert value("sparkctl_node_memory_bandwidth_bytes_per_second", (counted,), source="hardware") == 2e12
-    idle = replace(OURS, numbers=Numbers(Activity.IDLE, generation_rate=0.0, steps=0.0))
+    idle = replace(OURS, numbers=EngineMeter(EngineActivity.IDLE, generation_rate=0.0, steps=0.0))
     assert not [p for p in points(replace(VIEW, instances=(idle,))) if "bandwidth" in p.name]
 
 
@@ -130,7 +139,7 @@ def test_what_is_not_known_has_no_series() -> None:
     assert names == {
         "sparkctl_node_up", "sparkctl_node_state", "sparkctl_node_docker_up", "sparkctl_node_sample_age_seconds",
     }  # fmt: skip
-    idle = replace(OURS, numbers=Numbers(Activity.IDLE, generation_rate=0.0, acceptance=None))
+    idle = replace(OURS, numbers=EngineMeter(EngineActivity.IDLE, generation_rate=0.0, acceptance=None))
     told = {point.name: point.value for point in points(replace(VIEW, instances=(idle,)))}
     assert told["sparkctl_instance_generation_tokens_per_second"] == 0  # known to be idle
     assert "sparkctl_instance_accept_length_tokens" not in told
@@ -139,8 +148,8 @@ def test_what_is_not_known_has_no_series() -> None:
 @given(st.text(), st.text(max_size=30), st.floats())
 def test_no_name_from_a_node_breaks_the_page(name: str, path: str, clock: float) -> None:
     hostile = replace(OURS, name=name, container=name, image=name)
-    sample = replace(SAMPLE, disks=(DiskRoom(path, 1, 1), DiskRoom(path, 2, 2)), gpus=(Gpu(0, power=clock),))
-    text = metrics_text((replace(VIEW, instances=(hostile, hostile), sample=sample),), 7.5)
+    sample = replace(SAMPLE, disks=(DiskSpace(path, 1, 1), DiskSpace(path, 2, 2)), gpus=(Gpu(0, power=clock),))
+    text = render_metrics((replace(VIEW, instances=(hostile, hostile), sample=sample),), 7.5)
     lines = [line for line in text.split("\n") if line and not line.startswith("# ")]
     assert all(line.startswith("sparkctl_") for line in lines)
     assert "nan" not in text.lower().split()

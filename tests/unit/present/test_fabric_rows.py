@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparkctl.core.store import LoadView
+from sparkctl.core.store import NodeTelemetryView
 from sparkctl.model.events import NodeStateChanged
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.sample import NetLink, RdmaPort, Sample
-from sparkctl.present.fabric_rows import link_rows
-from sparkctl.present.glance import Glance
-from sparkctl.present.spans import text
+from sparkctl.model.sample import NetworkInterface, RdmaLane, Sample
+from sparkctl.present.fabric_rows import render_fabric
+from sparkctl.present.glance import NodeTileModel
+from sparkctl.present.spans import plain_text
 
 
-def seen(name: str, *networks: str | None, carrier: bool = True) -> Glance:
+def seen(name: str, *networks: str | None, carrier: bool = True) -> NodeTileModel:
     """A Spark with a fast port for each of these networks; None: which it has is not known."""
     links = tuple(
-        NetLink(
+        NetworkInterface(
             f"fast{at}", carrier=carrier, speed=200_000, send_rate=1e9, receive_rate=2e9,
             networks=None if one is None else tuple(one.split()),
         )
         for at, one in enumerate(networks)
     )  # fmt: skip
-    rdma = tuple(RdmaPort(f"roce{at}", interface=one.name, send_rate=1e9) for at, one in enumerate(links))
-    office = NetLink("eth0", carrier=True, speed=10_000, networks=("192.168.0.0/24",))
+    rdma = tuple(RdmaLane(f"roce{at}", interface=one.name, send_rate=1e9) for at, one in enumerate(links))
+    office = NetworkInterface("eth0", carrier=True, speed=10_000, networks=("192.168.0.0/24",))
     sample = Sample(1, 10.0, 10.0, 2.0, links=(*links, office), rdma=rdma)
-    view = LoadView(NodeName(name), NodeState.OK, 10.0, sample=sample)
-    return Glance(view, NodeStateChanged(10.0, NodeName(name), NodeState.OK), 10.0)
+    view = NodeTelemetryView(NodeName(name), NodeState.OK, 10.0, sample=sample)
+    return NodeTileModel(view, NodeStateChanged(10.0, NodeName(name), NodeState.OK), 10.0)
 
 
-def rows(*glances: Glance) -> list[str]:
-    return [text(one).strip() for one in link_rows(glances)]
+def rows(*glances: NodeTileModel) -> list[str]:
+    return [plain_text(one).strip() for one in render_fabric(glances)]
 
 
 def test_two_with_a_network_in_common_are_linked() -> None:

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
+from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.node import NodeName
-from sparkctl.present.findings import trouble_lines
+from sparkctl.present.findings import format_node_findings
 
 STUCK = Finding(
     FindingKind.STUCK_CLOCK, Severity.PROBLEM, NodeName("spark1"), "the GPU is stuck at 799 of 3003 MHz",
     "unplug it; then: sudo fwupdmgr refresh --force && fwupdmgr get-upgrades",
-    evidence=(Figure("SM clock", "799", "MHz", "nvml"), Figure("power", "19.5", "W", "nvml")), since=1000.0,
+    evidence=(FindingEvidence("SM clock", "799", "MHz", "nvml"), FindingEvidence("power", "19.5", "W", "nvml")), since=1000.0,
 )  # fmt: skip
 ORPHAN = Finding(FindingKind.ORPHAN, Severity.WARNING, NodeName("spark1"), "\x1b[31mVLLM\x1b[0m holds 101.8 GiB")
 
 
 def test_a_block_of_findings() -> None:
-    assert trouble_lines([STUCK, ORPHAN], 1250.0) == [
+    assert format_node_findings([STUCK, ORPHAN], 1250.0) == [
         "    ✕ the GPU is stuck at 799 of 3003 MHz",
         "      SM clock 799 MHz · power 19.5 W · for 4 min 10 s",
         "      try: unplug it; then: sudo fwupdmgr refresh --force && fwupdmgr get-upgrades",
         "    ▲ VLLM holds 101.8 GiB",
         "      since before we looked",
     ]
-    assert trouble_lines([], 1250.0) == []
-    brief = trouble_lines([STUCK], 1250.0, wanted=())
+    assert format_node_findings([], 1250.0) == []
+    brief = format_node_findings([STUCK], 1250.0, wanted=())
     assert brief == ["    ✕ the GPU is stuck at 799 of 3003 MHz · for 4 min 10 s"]
 
 
 def test_it_fits_a_narrow_terminal_and_what_began_now_is_said() -> None:
-    lines = trouble_lines([STUCK], 1000.2, width=60)
+    lines = format_node_findings([STUCK], 1000.2, width=60)
     assert max(len(line) for line in lines if "fwupdmgr" not in line) <= 60
     assert "since just now" in " ".join(lines)
     assert any("sudo fwupdmgr refresh --force && fwupdmgr get-upgrades" in line for line in lines), (

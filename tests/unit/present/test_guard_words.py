@@ -6,24 +6,24 @@ import pytest
 
 from sparkctl.model.events import GuardActed
 from sparkctl.model.guard import (
-    GuardAct,
+    GuardAction,
+    GuardAlertLevel,
     GuardEvent,
-    GuardLevel,
-    GuardReading,
+    GuardMemoryReading,
+    GuardReceipt,
     GuardRights,
     GuardRole,
     GuardState,
     GuardWatch,
-    Receipt,
 )
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.plan import GuardRule
 from sparkctl.model.units import GIB
-from sparkctl.operations.guard import GuardView
-from sparkctl.present.frame import guard_words as header_words
-from sparkctl.present.guard_table import guard_lines
-from sparkctl.present.plan_text import guard_words
-from sparkctl.present.sentences import guard_line
+from sparkctl.operations.guard import GuardStatus
+from sparkctl.present.frame import describe_guard_coverage as header_words
+from sparkctl.present.guard_table import format_guard_status
+from sparkctl.present.plan_text import describe_guard_rule
+from sparkctl.present.sentences import format_guard_event
 
 NODE = NodeName("spark1")
 
@@ -44,36 +44,36 @@ NODE = NodeName("spark1")
     ],
 )
 def test_the_plan_says_what_will_be_guarded(rule: GuardRule | None, words: str) -> None:
-    assert guard_words(rule) == words
+    assert describe_guard_rule(rule) == words
 
 
 @pytest.mark.parametrize(
     ("what", "why", "words"),
     [
-        (GuardAct.KILLED, "under 512 MiB", "qwen36 was stopped at 410 MiB available: under 512 MiB"),
-        (GuardAct.WARNED, "it falls", "memory is getting short at 410 MiB available: it falls"),
-        (GuardAct.DROPPED, "page cache dropped within 0.4 s", "page cache dropped within 0.4 s; 12.0 GiB are free"),
-        (GuardAct.KILL_FAILED, "no\x1b[2Jwork", "qwen36 could not be stopped at 410 MiB available: nowork"),
-        (GuardAct.ENDED, "ready", "qwen36 is not guarded any more: ready"),
+        (GuardAction.KILLED, "under 512 MiB", "qwen36 was stopped at 410 MiB available: under 512 MiB"),
+        (GuardAction.WARNED, "it falls", "memory is getting short at 410 MiB available: it falls"),
+        (GuardAction.DROPPED, "page cache dropped within 0.4 s", "page cache dropped within 0.4 s; 12.0 GiB are free"),
+        (GuardAction.KILL_FAILED, "no\x1b[2Jwork", "qwen36 could not be stopped at 410 MiB available: nowork"),
+        (GuardAction.ENDED, "ready", "qwen36 is not guarded any more: ready"),
     ],
 )
-def test_an_act_is_one_sentence(what: GuardAct, why: str, words: str) -> None:
+def test_an_act_is_one_sentence(what: GuardAction, why: str, words: str) -> None:
     event = GuardActed(1.0, NODE, what, why, 1.0, "qwen36", None, int(0.4 * GIB), 12 * GIB)
-    assert guard_line(event) == words
+    assert format_guard_event(event) == words
 
 
 def test_what_the_guard_says_itself_is_not_said_twice() -> None:
     event = GuardActed(
-        1.0, NODE, GuardAct.KILLED, "266 MiB are available, under 512 MiB", 1.0, "qwen36", None, 266 << 20
+        1.0, NODE, GuardAction.KILLED, "266 MiB are available, under 512 MiB", 1.0, "qwen36", None, 266 << 20
     )
-    assert guard_line(event) == "qwen36 was stopped: 266 MiB are available, under 512 MiB"
+    assert format_guard_event(event) == "qwen36 was stopped: 266 MiB are available, under 512 MiB"
 
 
 def test_nothing_known_is_not_told_as_zero() -> None:
-    assert guard_line(GuardActed(1.0, NODE, GuardAct.WARNED, "w", 1.0)) == "memory is getting short: w"
+    assert format_guard_event(GuardActed(1.0, NODE, GuardAction.WARNED, "w", 1.0)) == "memory is getting short: w"
 
 
-def view(**changes: object) -> GuardView:
+def view(**changes: object) -> GuardStatus:
     watch = GuardWatch(
         "ab" * 32,
         "qwen\x1b[31m36",
@@ -82,22 +82,22 @@ def view(**changes: object) -> GuardView:
         1600.0,
         GuardRole.LOADING,
         operator="milo@desk",
-        level=GuardLevel.WARNED,
+        level=GuardAlertLevel.WARNED,
     )
     state = GuardState(
         900.0, 7, 9 * GIB, rights=GuardRights(False, None), locked=False, docker=False, watches=(watch,),
-        events=(GuardEvent(950.0, GuardAct.WARNED, "it falls"), GuardEvent(951.0, GuardAct.ENDED, "ready")),
+        events=(GuardEvent(950.0, GuardAction.WARNED, "it falls"), GuardEvent(951.0, GuardAction.ENDED, "ready")),
     )  # fmt: skip
-    receipt = Receipt(
-        "cd" * 32, 1000.0, GuardAct.KILLED, "w", GIB // 4, GIB // 2, "old",
-        samples=(GuardReading(998.0, 4 * GIB, GIB, GIB, 0),),
+    receipt = GuardReceipt(
+        "cd" * 32, 1000.0, GuardAction.KILLED, "w", GIB // 4, GIB // 2, "old",
+        samples=(GuardMemoryReading(998.0, 4 * GIB, GIB, GIB, 0),),
     )  # fmt: skip
     given = {"guard": state, "receipts": (receipt,), **changes}
-    return GuardView(NODE, NodeState.OK, 1000.0, **given)  # type: ignore[arg-type]
+    return GuardStatus(NODE, NodeState.OK, 1000.0, **given)  # type: ignore[arg-type]
 
 
 def test_the_table_tells_what_is_watched_and_what_was_stopped() -> None:
-    text = "\n".join(guard_lines([view()]))
+    text = "\n".join(format_guard_status([view()]))
     assert "\x1b" not in text
     for words in (
         "qwen36   loading   memory is short   floor 512 MiB   for 10 min more   milo@desk",
@@ -114,12 +114,12 @@ def test_the_table_tells_what_is_watched_and_what_was_stopped() -> None:
 
 def test_a_kill_is_told_once_and_a_watch_out_of_time_is_told() -> None:
     events = (
-        GuardEvent(1000.0, GuardAct.KILLED, "under 512 MiB", "cd" * 32, "old"),
-        GuardEvent(1001.0, GuardAct.KILLED, "under 512 MiB", "ef" * 32, "other"),
-        GuardEvent(1002.0, GuardAct.ENDED, "its time limit of 1 s", "ab" * 32, "mine"),
+        GuardEvent(1000.0, GuardAction.KILLED, "under 512 MiB", "cd" * 32, "old"),
+        GuardEvent(1001.0, GuardAction.KILLED, "under 512 MiB", "ef" * 32, "other"),
+        GuardEvent(1002.0, GuardAction.ENDED, "its time limit of 1 s", "ab" * 32, "mine"),
     )
     state = GuardState(900.0, 7, 9 * GIB, events=events)
-    lines = guard_lines([view(guard=state)])
+    lines = format_guard_status([view(guard=state)])
     assert sum("old" in line and "stopped" in line for line in lines) == 1
     assert any("other was stopped" in line for line in lines)
     assert any("mine is not guarded any more: its time limit of 1 s" in line for line in lines)
@@ -127,13 +127,16 @@ def test_a_kill_is_told_once_and_a_watch_out_of_time_is_told() -> None:
 
 
 def test_no_guard_and_no_node_are_two_things() -> None:
-    assert guard_lines([view(guard=None, receipts=())], ascii_only=True) == ["o spark1   no guard runs"]
-    away = GuardView(NODE, NodeState.UNREACHABLE, 1.0, "no route", "look at its cable")
-    assert guard_lines([away], ascii_only=True) == ["? spark1   unreachable: no route", "    try: look at its cable"]
+    assert format_guard_status([view(guard=None, receipts=())], ascii_only=True) == ["o spark1   no guard runs"]
+    away = GuardStatus(NODE, NodeState.UNREACHABLE, 1.0, "no route", "look at its cable")
+    assert format_guard_status([away], ascii_only=True) == [
+        "? spark1   unreachable: no route",
+        "    try: look at its cable",
+    ]
 
 
 def test_lines_keep_to_the_terminal() -> None:
-    assert all(len(line) <= 80 for line in guard_lines([view()], width=80))
+    assert all(len(line) <= 80 for line in format_guard_status([view()], width=80))
 
 
 SPARKS = NodeName("spark1"), NodeName("spark2")

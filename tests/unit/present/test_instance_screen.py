@@ -12,30 +12,30 @@ from hypothesis import strategies as st
 from sparkctl.core.live import Store
 from sparkctl.model import events
 from sparkctl.model.container import ContainerState
-from sparkctl.model.events import Ended, Outcome
+from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory import Memory
-from sparkctl.model.metrics import Acceptance, Activity, Estimator, Numbers, Quantiles
+from sparkctl.model.memory import MemoryReading
+from sparkctl.model.metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.per_step import PerStep
-from sparkctl.model.phase import PartTime, Phase, Step
-from sparkctl.model.plan import LaunchPlan, ReadyRule, Timeouts
+from sparkctl.model.per_step import DecodeStepSpec
+from sparkctl.model.phase import Phase, PhaseDuration, Step
+from sparkctl.model.plan import LaunchPlan, PhaseTimeouts, ReadinessRule
 from sparkctl.model.sample import Gpu, GpuProcess, Process, Sample
 from sparkctl.model.units import GIB
-from sparkctl.model.verdict import Cause, Edit, Evidence, Verdict
-from sparkctl.operations.starting.launched import Launched
-from sparkctl.present.glance import glance
+from sparkctl.model.verdict import Evidence, FailureCause, FieldChange, Verdict
+from sparkctl.operations.starting.launched import ContainerLaunch
+from sparkctl.present.glance import build_tile_model
 from sparkctl.present.instance_parts import (
+    describe_ready_rule,
     evidence_line,
-    matter_lines,
-    ready_words,
-    tail_rows,
-    verdict_keys,
-    verdict_parts,
-    verdict_text,
+    format_log_status,
+    format_verdict_for_copy,
+    render_log_tail,
+    render_verdict,
+    render_verdict_keys,
 )
-from sparkctl.present.instance_screen import InstanceScene, instance_rows
-from sparkctl.present.spans import Tone, text, width
+from sparkctl.present.instance_screen import InstanceScreenModel, render_instance
+from sparkctl.present.spans import TextStyle, plain_text, row_width
 from sparkctl.present.tile_parts import Space
 
 NODE, ID = NodeName("spark1"), "ab" * 32
@@ -43,29 +43,29 @@ READY = InstanceView(
     "qwen36", NODE, "vllm-qwen36", "vllm/vllm-openai:v0.19.1", ContainerState.RUNNING, "Up 3 hours", ours=True, memory=None,
     phase=Phase.READY, engine="vllm", container_id=ID, port=8000, operator="milo@desk", expected=96 * GIB,
 )  # fmt: skip
-NUMBERS = Numbers(
-    Activity.DECODING, generation_rate=23.3, running=3.0, waiting=0.0, kv_usage=0.31, prompt_rate=117.0, prefix_hit_rate=0.4,
-    acceptance=Acceptance(2.63, 0.543, (0.86, 0.52, 0.25), Estimator.COUNTERS), ttft=Quantiles(0.31, 1.2, 9),
+NUMBERS = EngineMeter(
+    EngineActivity.DECODING, generation_rate=23.3, running=3.0, waiting=0.0, kv_usage=0.31, prompt_rate=117.0, prefix_hit_rate=0.4,
+    acceptance=DraftAcceptance(2.63, 0.543, (0.86, 0.52, 0.25), MeterSource.COUNTERS), ttft=Quantiles(0.31, 1.2, 9),
     inter_token=Quantiles(0.11, 0.2, 99),
 )  # fmt: skip
 VERDICT = Verdict(
-    Cause.CUDA_OUT_OF_MEMORY,
+    FailureCause.CUDA_OUT_OF_MEMORY,
     "The draft workspace did not fit: NEXTN asked for 0.82 × 112 GiB before the weights were loaded.",
     (Evidence("torch.OutOfMemoryError: CUDA out of memory.", "log", 412), Evidence("exit code 1", "docker")),
     "Lower args.mem-fraction-static.",
     "args.mem-fraction-static",
 )
-END = Ended(148.0, Outcome.FAILED, 4, 48.0, NODE, "qwen36", verdict=VERDICT)
+END = CommandEnded(148.0, Outcome.FAILED, 4, 48.0, NODE, "qwen36", verdict=VERDICT)
 PLAN = LaunchPlan(
     NODE, "qwen36", "qwen36", "c6fce1d24079", "vllm", "vllm-qwen36", "vllm/vllm-openai:v0.19.1", None,
     ("serve", "/models/q", "--port", "8000"), (("HF_TOKEN", "••••••"),), (), "all", "16g", "host", "host", (), (), (), (), 8000,
-    None, None, ReadyRule("startup complete", "/health"), Timeouts(), True, 30.0, 96 * GIB, None,
+    None, None, ReadinessRule("startup complete", "/health"), PhaseTimeouts(), True, 30.0, 96 * GIB, None,
 )  # fmt: skip
 
 
 def store(*more: events.Event, one: InstanceView = READY) -> Store:
     made = Store([NODE])
-    memory = Memory(122 * GIB, 30 * GIB, 9 * GIB, 20 * GIB, 0, 0)
+    memory = MemoryReading(122 * GIB, 30 * GIB, 9 * GIB, 20 * GIB, 0, 0)
     held = (Process(7, container=ID, resident=2 * GIB, gpu_memory=86 * GIB),)
     on_gpu = (GpuProcess(7, 86 * GIB),)
     gpu = Gpu(0, "NVIDIA GB10", busy=0.96, sm_clock=2411, sm_clock_max=3003, power=61.0, celsius=71.0, processes=on_gpu)
@@ -77,20 +77,20 @@ def store(*more: events.Event, one: InstanceView = READY) -> Store:
     return made
 
 
-def scene(made: Store, *, now: float = 130.0, end: Ended | None = None, **more: object) -> InstanceScene:
-    seen = glance(made, NODE, now, ends={} if end is None else {"qwen36": end}, chosen="qwen36")
-    one = next((each for each in made.last(NODE).instances if each.name == "qwen36"), None)
-    return InstanceScene(seen, "qwen36", one, made.course(NODE, "qwen36"), end, **more)  # type: ignore[arg-type]
+def scene(made: Store, *, now: float = 130.0, end: CommandEnded | None = None, **more: object) -> InstanceScreenModel:
+    seen = build_tile_model(made, NODE, now, ends={} if end is None else {"qwen36": end}, chosen="qwen36")
+    one = next((each for each in made.get_last_known_view(NODE).instances if each.name == "qwen36"), None)
+    return InstanceScreenModel(seen, "qwen36", one, made.get_startup_timeline(NODE, "qwen36"), end, **more)  # type: ignore[arg-type]
 
 
-def shown(one: InstanceScene, columns: int = 80, lines: int = 22) -> str:
-    rows = instance_rows(one, columns, lines)
+def shown(one: InstanceScreenModel, columns: int = 80, lines: int = 22) -> str:
+    rows = render_instance(one, columns, lines)
     assert len(rows) == lines
-    assert {width(each) for each in rows} == {columns}
-    return "\n".join(text(each) for each in rows)
+    assert {row_width(each) for each in rows} == {columns}
+    return "\n".join(plain_text(each) for each in rows)
 
 
-AT_WORK = (events.NumbersArrived(101.0, NODE, ID, NUMBERS),)
+AT_WORK = (events.MeterArrived(101.0, NODE, ID, NUMBERS),)
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(80, 40), (120, 38)])
@@ -98,22 +98,22 @@ def test_what_no_request_tells_any_more_fades_and_nothing_below_jumps(columns: i
     quiet = replace(NUMBERS, ttft=None, inter_token=None, prompt_rate=None, prefix_hit_rate=None)
     made = store(*AT_WORK)
     at_work = shown(scene(made), columns, lines).splitlines()
-    made.apply(events.NumbersArrived(103.0, NODE, ID, quiet))
+    made.apply(events.MeterArrived(103.0, NODE, ID, quiet))
     later = shown(scene(made), columns, lines).splitlines()
     for name in ("TTFT", "between", "prompts", "steps", "GPU", "holds"):
         before, after = ([at for at, line in enumerate(each) if f"│ {name} " in line] for each in (at_work, later))
         assert before == after, name
     (row,) = [line for line in later if "TTFT" in line]
     assert "310 ms p50, 1.20 s p95   29 s old" in row
-    faded = [span for each in instance_rows(scene(made), columns, lines) for span in each if "29 s old" in span.text]
-    assert [span.tone for span in faded] == [Tone.STALE] * 3
+    faded = [span for each in render_instance(scene(made), columns, lines) for span in each if "29 s old" in span.text]
+    assert [span.tone for span in faded] == [TextStyle.STALE] * 3
 
 
 def test_the_positions_of_drafts_stay_faded_while_an_engine_idles() -> None:
     made = store(*AT_WORK)
     fresh = [line for line in shown(scene(made), 120, 38).splitlines() if "│ draft " in line]
     assert fresh
-    made.apply(events.NumbersArrived(103.0, NODE, ID, replace(NUMBERS, activity=Activity.IDLE, acceptance=None)))
+    made.apply(events.MeterArrived(103.0, NODE, ID, replace(NUMBERS, activity=EngineActivity.IDLE, acceptance=None)))
     later = [line for line in shown(scene(made), 120, 38).splitlines() if "│ draft " in line]
     assert [line.split("%")[0] for line in later] == [line.split("%")[0] for line in fresh]
     assert "29 s old" in later[0]
@@ -122,7 +122,7 @@ def test_the_positions_of_drafts_stay_faded_while_an_engine_idles() -> None:
 
 @pytest.mark.parametrize(("columns", "lines"), [(80, 22), (120, 38)])
 def test_what_it_does_holds_and_says(columns: int, lines: int) -> None:
-    run = Launched(PLAN, PLAN.ready, None)
+    run = ContainerLaunch(PLAN, PLAN.ready, None)
     seen = shown(scene(store(*AT_WORK), run=run, tail=("INFO: one", "[W] two")), columns, lines)
     assert "spark1 ─ ● ready, up 3 hours ─ qwen36" in seen
     assert "23.3 tok/s" in seen
@@ -142,7 +142,7 @@ def test_what_it_does_holds_and_says(columns: int, lines: int) -> None:
 
 
 def test_the_plan_stands_beside_where_there_is_room_and_is_a_key_away_where_not() -> None:
-    run = Launched(PLAN, PLAN.ready, None)
+    run = ContainerLaunch(PLAN, PLAN.ready, None)
     wide = shown(scene(store(*AT_WORK), run=run), 120, 38)
     assert "docker run -d" in wide
     assert "-e HF_TOKEN" in wide
@@ -170,9 +170,9 @@ def test_a_start_has_its_phases_with_their_time_against_what_is_expected() -> No
 def test_each_part_stands_beside_what_it_usually_takes() -> None:
     coming = replace(READY, phase=Phase.LOADING, status="Up 1 minute", step=Step("compile"))
     usual = (
-        PartTime(Phase.STARTING, None, 21.0), PartTime(Phase.LOADING, "weights", 130.0),
-        PartTime(Phase.LOADING, "compile", 40.0), PartTime(Phase.LOADING, "graphs", 11.0),
-        PartTime(Phase.WARMING, "http", 0.4),
+        PhaseDuration(Phase.STARTING, None, 21.0), PhaseDuration(Phase.LOADING, "weights", 130.0),
+        PhaseDuration(Phase.LOADING, "compile", 40.0), PhaseDuration(Phase.LOADING, "graphs", 11.0),
+        PhaseDuration(Phase.WARMING, "http", 0.4),
     )  # fmt: skip
     phases = (
         (105.0, Phase.STARTING, None), (126.0, Phase.LOADING, Step("weights", 12, 18)), (244.0, Phase.LOADING, Step("compile"))
@@ -202,7 +202,7 @@ def test_a_failure_says_why_first_and_where_the_proof_is() -> None:
     assert "enter log at line 412" in seen
     assert "Lower args.mem-fraction-static." in seen
     assert evidence_line(VERDICT) == 412
-    assert verdict_text(END).splitlines()[1] == "  log line 412: torch.OutOfMemoryError: CUDA out of memory."
+    assert format_verdict_for_copy(END).splitlines()[1] == "  log line 412: torch.OutOfMemoryError: CUDA out of memory."
 
 
 def test_a_failure_that_nobody_watched_says_that() -> None:
@@ -244,25 +244,25 @@ def test_our_own_questions_are_not_what_the_engine_said() -> None:
     st.lists(st.text(max_size=80), max_size=9),
 )
 def test_any_room_is_filled_exactly_and_nothing_controls_the_terminal(
-    columns: int, lines: int, ascii_only: bool, end: Ended | None, tail: list[str]
+    columns: int, lines: int, ascii_only: bool, end: CommandEnded | None, tail: list[str]
 ) -> None:
-    run = Launched(PLAN, None, None)
+    run = ContainerLaunch(PLAN, None, None)
     made = scene(store(*AT_WORK), end=end, run=run, tail=tuple(tail), tail_trouble="\x1b[2J", ascii_only=ascii_only)
-    rows = instance_rows(made, columns, lines)
+    rows = render_instance(made, columns, lines)
     assert len(rows) == lines
-    said = [text(each) for each in rows]
+    said = [plain_text(each) for each in rows]
     assert all(line.isprintable() for line in said)
-    assert {width(each) for each in rows} == {columns}
+    assert {row_width(each) for each in rows} == {columns}
     assert not ascii_only or all(line.isascii() for line in said)
 
 
 def test_a_few_per_cent_more_than_it_claims_is_no_line_and_the_bar_has_a_mark_there() -> None:
-    def tones(expected: int) -> set[Tone]:
-        rows = instance_rows(scene(store(one=replace(READY, expected=expected * GIB))), 80, 40)
+    def tones(expected: int) -> set[TextStyle]:
+        rows = render_instance(scene(store(one=replace(READY, expected=expected * GIB))), 80, 40)
         return {span.tone for row in rows for span in row if "more than expected" in span.text}
 
     assert tones(84) == set()
-    assert tones(70) == {Tone.ATTENTION}
+    assert tones(70) == {TextStyle.ATTENTION}
     for expected in (70, 84, 96):
         words = shown(scene(store(one=replace(READY, expected=expected * GIB))), 80, 40)
         holds, memory = (
@@ -274,20 +274,23 @@ def test_a_few_per_cent_more_than_it_claims_is_no_line_and_the_bar_has_a_mark_th
 
 @pytest.mark.parametrize("columns", [40, 56, 76])
 def test_what_is_to_be_changed_is_whole_and_its_keys_stand_in_a_column(columns: int) -> None:
-    edit = Edit("args.mem-fraction-static", "0.85", "0.95")
+    edit = FieldChange("args.mem-fraction-static", "0.85", "0.95")
     verdict = replace(VERDICT, edit=edit)
-    said = [text(each) for part in verdict_parts(verdict, Space(columns)) for each in part.rows]
+    said = [plain_text(each) for part in render_verdict(verdict, Space(columns)) for each in part.rows]
     words = " ".join(" ".join(said).split())
     assert "change args.mem-fraction-static 0.95 → 0.85" in words
-    keys = [text(each) for each in verdict_keys(verdict, Space(columns), [("e", "edits the profile")], "a", roomy=True)]
+    keys = [
+        plain_text(each)
+        for each in render_verdict_keys(verdict, Space(columns), [("e", "edits the profile")], "a", roomy=True)
+    ]
     assert [line.split()[0] for line in keys] == ["a", "enter", "e", "y"]
     assert len({line.index(does) for line, does in zip(keys, ("tries", "log", "edits", "copy"), strict=True)}) == 1
-    several = verdict_keys(verdict, Space(columns), [("e", "edits the profile")], "a")
-    assert max(map(width, several)) <= columns
+    several = render_verdict_keys(verdict, Space(columns), [("e", "edits the profile")], "a")
+    assert max(map(row_width, several)) <= columns
 
 
 def test_what_sparkctl_says_of_a_log_has_another_tone_than_an_engines_warning() -> None:
-    (engine, ours) = tail_rows(["[W] two"], "qwen36 has ended on spark2 with exit code 1", 8)
+    (engine, ours) = render_log_tail(["[W] two"], "qwen36 has ended on spark2 with exit code 1", 8)
     assert {span.tone for span in engine}.isdisjoint({span.tone for span in ours})
 
 
@@ -300,15 +303,15 @@ def test_a_saved_logs_path_is_whole() -> None:
     path = "/home/milo/.local/state/sparkctl/logs/" + "qwen36" * 3 + ".log"
     words = f"qwen36 has ended on spark1 with exit code 1; its saved log: {path}"
     assert path in shown(scene(store(), tail_trouble=words), 80, 40)
-    assert matter_lines(words, 76)[-1] == path
-    assert matter_lines("no answer: /v1 is closed", 76) == ["no answer: /v1 is closed"]
+    assert format_log_status(words, 76)[-1] == path
+    assert format_log_status("no answer: /v1 is closed", 76) == ["no answer: /v1 is closed"]
 
 
 def test_a_ready_rule_reads_as_it_was_meant_and_to_its_end() -> None:
-    rule = ReadyRule(r"^The\ server\ is\ fired\ up\ and\ ready\ to\ roll!", "/health")
+    rule = ReadinessRule(r"^The\ server\ is\ fired\ up\ and\ ready\ to\ roll!", "/health")
     plan = replace(PLAN, ready=rule)
-    seen = " ".join(shown(scene(store(*AT_WORK), run=Launched(plan, rule, None)), 120, 44).split())
-    words = ready_words(rule)
+    seen = " ".join(shown(scene(store(*AT_WORK), run=ContainerLaunch(plan, rule, None)), 120, 44).split())
+    words = describe_ready_rule(rule)
     assert words.startswith("the line /^The server is fired up and ready to roll!/, then /health")
     assert "\\" not in words
     assert words.split()[-1] in seen
@@ -332,14 +335,14 @@ def test_a_failure_says_one_time_and_that_the_memory_is_that_of_now() -> None:
 
 
 def test_a_part_that_answers_nobody_says_whose_it_is_and_has_the_figures_of_the_head() -> None:
-    worker = replace(READY, node=NODE, port=None, per_step=PerStep(weights=146 * 10**9, ranks=2))
+    worker = replace(READY, node=NODE, port=None, per_step=DecodeStepSpec(weights=146 * 10**9, ranks=2))
     made = Store([NODE, NodeName("spark2")])
     head = replace(READY, node=NodeName("spark2"), per_step=worker.per_step)
     for node, one in ((NODE, worker), (NodeName("spark2"), head)):
         made.apply(events.NodeStateChanged(99.0, node, NodeState.OK))
         made.apply(events.ContainersListed(100.0, node, (replace(one, container_id=f"c-{node}"),)))
-    made.apply(events.NumbersArrived(101.0, NodeName("spark2"), "c-spark2", NUMBERS))
-    shown = " ".join("\n".join(text(each) for each in instance_rows(scene(made), 100, 40)).split())
+    made.apply(events.MeterArrived(101.0, NodeName("spark2"), "c-spark2", NUMBERS))
+    shown = " ".join("\n".join(plain_text(each) for each in render_instance(scene(made), 100, 40)).split())
     assert "rank 1 of the engine on spark2" in shown
     assert "decode 23.3 tok/s" in shown
 

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sparkctl.core.actions import ACTIONS, OVERVIEW, ActionId, Situation, is_there, meant_on, there_are
-from sparkctl.present.keys import footer, help_rows, key_words
-from sparkctl.present.spans import text
-from sparkctl.tui.screens import AVAILABLE
+from sparkctl.core.actions import (
+    ACTIONS,
+    OVERVIEW,
+    ActionContext,
+    ActionId,
+    is_there,
+    list_enabled_actions,
+    list_screen_actions,
+)
+from sparkctl.present.keys import format_key, render_key_footer, render_key_help
+from sparkctl.present.spans import plain_text
+from sparkctl.tui.screens import AVAILABLE_SCREENS
 
 README = Path(__file__).parents[3] / "README.md"
 
@@ -18,7 +26,7 @@ def readme_table(screens: frozenset[str]) -> str:
     for one in ACTIONS:
         if not is_there(one, screens):
             continue
-        keys = ", ".join(f"`{key_words(key)}`" for key in one.keys) or "—"
+        keys = ", ".join(f"`{format_key(key)}`" for key in one.keys) or "—"
         where = "" if not one.on or OVERVIEW in one.on else f"{', '.join(sorted(one.on & screens))}: "
         notes = where + one.title + (" (asks first)" if one.confirm else "")
         lines.append(f"| {keys} | {notes} | {f'`:{one.verb}`' if one.verb else ''} | `{one.id}` |")
@@ -27,21 +35,21 @@ def readme_table(screens: frozenset[str]) -> str:
 
 def test_the_readme_has_the_keys_that_there_are() -> None:
     between = README.read_text().partition("<!-- keys -->\n")[2].partition("<!-- /keys -->")[0]
-    assert between == readme_table(AVAILABLE)
+    assert between == readme_table(AVAILABLE_SCREENS)
 
 
 def test_enter_is_offered_where_it_does_something() -> None:
-    actions = meant_on(there_are(Situation(screens=frozenset(("doctor",)))), "doctor")
+    actions = list_screen_actions(list_enabled_actions(ActionContext(screens=frozenset(("doctor",)))), "doctor")
     for now, is_offered in (
-        (Situation(remedy="buy a disk"), False),
-        (Situation(remedy="sparkctl drop-caches", deed=("drop-caches",)), True),
+        (ActionContext(remedy="buy a disk"), False),
+        (ActionContext(remedy="sparkctl drop-caches", deed=("drop-caches",)), True),
     ):
-        assert ("do it" in text(footer(actions, now, 100)[0])) is is_offered
+        assert ("do it" in plain_text(render_key_footer(actions, now, 100)[0])) is is_offered
 
 
 def test_what_has_no_key_has_its_verb_in_place_of_one() -> None:
     actions = [one for one in ACTIONS if one.id in (ActionId.FREE, ActionId.DOWN)]
-    down, free = (text(one) for one in help_rows(actions, Situation()))
+    down, free = (plain_text(one) for one in render_key_help(actions, ActionContext()))
     assert free.lstrip().startswith(":free   stop all that sparkctl started")
     assert free.count(":free") == 1
     assert down.lstrip().startswith("x   stop the instance")

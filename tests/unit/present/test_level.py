@@ -7,49 +7,53 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.drafting import Drafting
-from sparkctl.core.rings import Rings
+from sparkctl.core.drafting import MeterSeries
+from sparkctl.core.rings import SampleSeries
 from sparkctl.model.events import PhaseChanged
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.metrics import Numbers
+from sparkctl.model.metrics import EngineMeter
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase, Step
 from sparkctl.present.bars import round_above
-from sparkctl.present.glance import Glance
-from sparkctl.present.level import curve_heights
-from sparkctl.present.overview import LastLine, Scene, overview
-from sparkctl.present.spans import text
-from sparkctl.present.tile_curves import most_power
+from sparkctl.present.glance import NodeTileModel
+from sparkctl.present.level import distribute_chart_rows
+from sparkctl.present.overview import OverviewScreenModel, RecentLogLine, render_overview
+from sparkctl.present.spans import plain_text
+from sparkctl.present.tile_curves import max_power_scale
 from tests.unit.present.test_tile import DRAFTED, NOW, READY, SAMPLE, lines, seen
 
 COMING = replace(READY, phase=Phase.LOADING, step=Step("weights", 12, 18), numbers=None)
 START = PhaseChanged(NOW - 10, NodeName("spark1"), "qwen36", Phase.LOADING, COMING.step, 240.0, 415.0)
 
 
-def rings(power: float, swing: float = 0.0) -> Rings:
-    made = Rings()
+def rings(power: float, swing: float = 0.0) -> SampleSeries:
+    made = SampleSeries()
     for second in range(60):
         gpus = (replace(SAMPLE.gpus[0], power=power + (swing if second > 30 else 0.0)),) if SAMPLE.gpus else None
-        made.take(replace(SAMPLE, uptime=5000.0 + second, sequence=second, gpus=gpus), NOW - 60 + second)
+        made.add_sample(replace(SAMPLE, uptime=5000.0 + second, sequence=second, gpus=gpus), NOW - 60 + second)
     return made
 
 
-def drafting(*rates: float) -> Drafting:
-    made = Drafting()
+def drafting(*rates: float) -> MeterSeries:
+    made = MeterSeries()
     for at, rate in enumerate(rates):
-        made.take(NOW - 2 * (len(rates) - at), replace(DRAFTED, generation_rate=rate))
+        made.add_meter(NOW - 2 * (len(rates) - at), replace(DRAFTED, generation_rate=rate))
     return made
 
 
-def busy(*rates: float, now: float = 12.5, power: Rings | None = None, one: InstanceView = READY) -> Glance:
-    numbers: Numbers = replace(DRAFTED, generation_rate=now)
+def busy(
+    *rates: float, now: float = 12.5, power: SampleSeries | None = None, one: InstanceView = READY
+) -> NodeTileModel:
+    numbers: EngineMeter = replace(DRAFTED, generation_rate=now)
     return seen(replace(one, numbers=numbers), rings=power or rings(60.0), drafting={"c1": drafting(*rates)})
 
 
 @pytest.mark.parametrize(("columns", "high"), [(120, 40), (200, 50), (200, 60), (140, 30)])
 def test_the_same_figure_stands_in_the_same_row_of_both(columns: int, high: int) -> None:
     loads = seen(COMING, starts={"qwen36": START}, rings=rings(10.0, 50.0))
-    rows = [text(row) for row in overview(Scene((busy(*[12.5] * 30), loads)), columns, high).rows]
+    rows = [
+        plain_text(row) for row in render_overview(OverviewScreenModel((busy(*[12.5] * 30), loads)), columns, high).rows
+    ]
     for name in ("memory", "GPU  ", "power"):
         halves = [[at for at, row in enumerate(rows) if f" {name}" in half(row)] for half in (left, right)]
         assert halves[0] == halves[1] != [], name
@@ -65,8 +69,8 @@ def right(row: str) -> str:
 
 def test_power_begins_at_nothing_and_has_one_end_on_all_sparks() -> None:
     hot, cool = busy(power=rings(30.0, 52.0)), busy(power=rings(10.0))
-    assert most_power([hot, cool]) == 100.0
-    rows = [text(row) for row in overview(Scene((hot, cool)), 120, 40).rows]
+    assert max_power_scale([hot, cool]) == 100.0
+    rows = [plain_text(row) for row in render_overview(OverviewScreenModel((hot, cool)), 120, 40).rows]
     at = next(at for at, row in enumerate(rows) if " power" in row)
     assert "100 W" in left(rows[at])
     assert "100 W" in right(rows[at])
@@ -96,9 +100,9 @@ def at(shown: str, name: str) -> int:
 
 
 def test_a_tall_screen_is_filled() -> None:
-    said = tuple(LastLine(NodeName("spark1"), "q", f"line {at}") for at in range(40))
+    said = tuple(RecentLogLine(NodeName("spark1"), "q", f"line {at}") for at in range(40))
     glances = (busy(*[12.5] * 30), busy(*[12.5] * 30))
-    rows = [text(row) for row in overview(Scene(glances, lines=said), 200, 57).rows]
+    rows = [plain_text(row) for row in render_overview(OverviewScreenModel(glances, lines=said), 200, 57).rows]
     assert sum(not row.strip() for row in rows) <= 3
 
 
@@ -107,6 +111,6 @@ def test_scales_end_at_round_figures() -> None:
 
 
 def test_curves_share_what_is_to_spare() -> None:
-    assert curve_heights([("a", 10), ("b", 1), ("c", 10)], 2) == {"a": 1, "b": 1, "c": 0}
-    assert curve_heights([("a", 10), ("b", 1), ("c", 10)], 12) == {"a": 6, "b": 1, "c": 5}
-    assert curve_heights([("a", 3), ("b", 1)], 99) == {"a": 3, "b": 1}
+    assert distribute_chart_rows([("a", 10), ("b", 1), ("c", 10)], 2) == {"a": 1, "b": 1, "c": 0}
+    assert distribute_chart_rows([("a", 10), ("b", 1), ("c", 10)], 12) == {"a": 6, "b": 1, "c": 5}
+    assert distribute_chart_rows([("a", 3), ("b", 1)], 99) == {"a": 3, "b": 1}

@@ -13,17 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparkctl import engines
-from sparkctl.core.planning import plan
+from sparkctl.core.planning import build_launch_plan
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.record import decode, encode
-from sparkctl.model.events import PlanMade
+from sparkctl.core.record import decode_event, encode_event
+from sparkctl.model.events import LaunchPlanned
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.plan import LaunchPlan
-from sparkctl.model.profile import ArgValue, JsonText, Profile, Values
+from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
 from sparkctl.model.secrets import MASK
-from sparkctl.present.docker_line import docker_line
-from sparkctl.present.plan_text import plan_lines
-from sparkctl.present.profile_table import profile_document, profile_text
+from sparkctl.present.docker_line import format_docker_run
+from sparkctl.present.plan_text import format_launch_plan
+from sparkctl.present.profile_table import build_profile_json, format_profile
 
 CANARY = "Canary+7/yellow"
 NODE = Node(NodeName("spark1"), "h")
@@ -37,8 +37,8 @@ ENV: list[tuple[str, str]] = [
 ARGS: list[tuple[str, ArgValue]] = [
     ("api-key", CANARY), ("api-key", (CANARY, "${MY_TOKEN}")), ("--admin_api_key", f"${{X_KEY:-{CANARY}}}"),
     ("tool-server", "http://x/?key=${MY_TOKEN}"), ("tool-server", f"http://x/?a=b&token={CANARY}"),
-    ("path", "http://x/${MY_TOKEN}/y"), ("list", ("a", "${MY_TOKEN}")), ("lora", JsonText(json.dumps({"auth": [CANARY]}))),
-    ("config", JsonText(json.dumps({"a": {"hub_token": CANARY}}))), ("api-key", Values(("${MY_TOKEN}", CANARY))),
+    ("path", "http://x/${MY_TOKEN}/y"), ("list", ("a", "${MY_TOKEN}")), ("lora", JsonValue(json.dumps({"auth": [CANARY]}))),
+    ("config", JsonValue(json.dumps({"a": {"hub_token": CANARY}}))), ("api-key", FlagValues(("${MY_TOKEN}", CANARY))),
 ]  # fmt: skip
 OPTIONS = [
     ("log-opt", f"splunk-token={CANARY}"),
@@ -59,15 +59,17 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Profile:
 
 def planned(profile: Profile) -> LaunchPlan:
     environ = {"MY_TOKEN": CANARY}
-    return plan(profile, NODE, home="/h", operator="o", environ=environ, engine=engines.load("container"))
+    return build_launch_plan(
+        profile, NODE, home="/h", operator="o", environ=environ, engine=engines.load_engine("container")
+    )
 
 
 def shown(profile: Profile, made: LaunchPlan) -> str:
     """Everything that is printed of a plan and its profile, in every form; a shell's quotes are taken off."""
-    line = docker_line(made)
+    line = format_docker_run(made)
     texts: Iterable[str] = [
-        json.dumps(encode(PlanMade(1.0, NODE.name, made))), line, *shlex.split(line.replace("\\\n", "")), *plan_lines(made),
-        *profile_text(profile), json.dumps(profile_document(profile), default=str), repr(made.secrets == ()),
+        json.dumps(encode_event(LaunchPlanned(1.0, NODE.name, made))), line, *shlex.split(line.replace("\\\n", "")), *format_launch_plan(made),
+        *format_profile(profile), json.dumps(build_profile_json(profile), default=str), repr(made.secrets == ()),
     ]  # fmt: skip
     return "\n".join(texts)
 
@@ -109,17 +111,17 @@ def test_the_canary_is_known_and_never_written(base: Profile, where: tuple[str, 
     else:
         profile = replace(base, **{"env" if where in ENV else "args": (where,)})  # type: ignore[arg-type]
     made = planned(profile)
-    known = made.known_secrets
+    known = made.collect_secrets
     assert any(CANARY in secret or CANARY.replace("/", "") in secret for secret in known)
-    back = decode(json.loads(json.dumps(encode(PlanMade(1.0, NODE.name, made)))))
-    assert isinstance(back, PlanMade)
+    back = decode_event(json.loads(json.dumps(encode_event(LaunchPlanned(1.0, NODE.name, made)))))
+    assert isinstance(back, LaunchPlanned)
     assert back.plan.secrets == ()
 
 
 def test_references_stay_readable_in_a_profile(base: Profile) -> None:
     env = (("HF_TOKEN", "${HF_TOKEN}"), ("B_TOKEN", "${B:-}"), ("C_TOKEN", "${C:-real-one}"), ("D", "pg://u:${PW}@h"))
     args: tuple[tuple[str, ArgValue], ...] = (("api-key", ("${A}", "real-one")), ("tp", "2"), ("q", True))
-    lines = profile_text(replace(base, env=env, args=args))
+    lines = format_profile(replace(base, env=env, args=args))
     assert [line.split(maxsplit=1)[1] for line in lines if line.startswith(("env", "arg"))] == [
         "HF_TOKEN=${HF_TOKEN}", "B_TOKEN=${B:-}", f"C_TOKEN=${{C:-{MASK}}}", "D=pg://u:${PW}@h",
         f"api-key: ['${{A}}', '{MASK}']", "tp: 2", "q: True",
@@ -131,13 +133,13 @@ def test_a_profile_of_nothing_secret_is_shown_as_it_is(base: Profile) -> None:
         base, args=(("max-num-batched-tokens", "8192"), ("served-model-name", "qwen")), env=(("A", "b=c"),)
     )
     made = planned(profile)
-    assert made.known_secrets == frozenset()
+    assert made.collect_secrets == frozenset()
     assert MASK not in shown(profile, made)
 
 
 def test_what_an_import_kept_is_masked_too(base: Profile) -> None:
-    extra = (("hub", JsonText(json.dumps({"hub_token": CANARY}))), ("api_key", JsonText(json.dumps(CANARY))))
+    extra = (("hub", JsonValue(json.dumps({"hub_token": CANARY}))), ("api_key", JsonValue(json.dumps(CANARY))))
     profile = replace(base, extra=extra)
-    text = "\n".join([*profile_text(profile), json.dumps(profile_document(profile), default=str)])
+    text = "\n".join([*format_profile(profile), json.dumps(build_profile_json(profile), default=str)])
     assert CANARY not in text
     assert "hub_token" in text

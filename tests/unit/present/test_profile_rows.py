@@ -8,27 +8,27 @@ from pathlib import Path
 import pytest
 
 from sparkctl.core import logpattern
-from sparkctl.core.context import Context
-from sparkctl.core.faults import Place, source_lines
-from sparkctl.core.history import History, LastStart
-from sparkctl.core.linting import Checked, Diagnostic
+from sparkctl.core.context import CommandContext
+from sparkctl.core.faults import FilePosition, read_source_lines
+from sparkctl.core.history import LastStart, OperationHistory
+from sparkctl.core.linting import Diagnostic, LintResult
 from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.store import LoadView
+from sparkctl.core.store import NodeTelemetryView
 from sparkctl.model.container import ContainerState
-from sparkctl.model.fit import Answer, Fit, Obtained, Part, Standing
+from sparkctl.model.fit import EstimatePart, EstimateSource, FitOutcome, MemoryBudget, MemoryFit
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.lint import Level, Lint
-from sparkctl.model.memory import Memory
+from sparkctl.model.lint import LintRule, LintSeverity
+from sparkctl.model.memory import MemoryReading
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.units import GIB
-from sparkctl.operations.preview import planned
-from sparkctl.present.docker_line import docker_line
-from sparkctl.present.fit_signs import fit_sign
-from sparkctl.present.profile_rows import shelf_rows
-from sparkctl.present.shelf import Preview, Shelf
-from sparkctl.present.shelf_order import HEADS
-from sparkctl.present.spans import text, width
+from sparkctl.operations.preview import build_preview_plan
+from sparkctl.present.docker_line import format_docker_run
+from sparkctl.present.fit_signs import estimate_symbol
+from sparkctl.present.profile_rows import render_profiles_screen
+from sparkctl.present.shelf import ProfilePreview, ProfilesScreenModel
+from sparkctl.present.shelf_order import COLUMNS
+from sparkctl.present.spans import plain_text, row_width
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
 NOW = 1_770_000_000.0
@@ -51,9 +51,9 @@ def running(name: str, node: NodeName, held: int) -> InstanceView:
     )
 
 
-def view(name: NodeName, *instances: InstanceView) -> LoadView:
-    memory = Memory(122 * GIB, 26 * GIB, 9 * GIB, 17 * GIB, 0, 0)
-    return LoadView(name, NodeState.OK, NOW, instances=instances, instances_seen=NOW, reading=memory)
+def view(name: NodeName, *instances: InstanceView) -> NodeTelemetryView:
+    memory = MemoryReading(122 * GIB, 26 * GIB, 9 * GIB, 17 * GIB, 0, 0)
+    return NodeTelemetryView(name, NodeState.OK, NOW, instances=instances, instances_seen=NOW, reading=memory)
 
 
 @pytest.fixture
@@ -63,27 +63,31 @@ def library(tmp_path: Path) -> ProfileLibrary:
 
 
 @pytest.fixture
-def shelf(library: ProfileLibrary, tmp_path: Path) -> Shelf:
-    plan = planned(Context(History(tmp_path), "me"), library.load("qwen36"), Node(ONE, "h"), "/home/milo", {})
-    return Shelf(
+def shelf(library: ProfileLibrary, tmp_path: Path) -> ProfilesScreenModel:
+    plan = build_preview_plan(
+        CommandContext(OperationHistory(tmp_path), "me"), library.load("qwen36"), Node(ONE, "h"), "/home/milo", {}
+    )
+    return ProfilesScreenModel(
         library.entries(), "qwen36", (view(ONE, running("qwen36-ngram", ONE, 90 * GIB)), view(TWO)), (ONE, TWO), ONE,
         (
             LastStart("qwen36-ngram", ONE, NOW - 7300, seconds=415.0),
             LastStart("qwen36", TWO, NOW - 90, failed="cuda-oom"),
         ),
-        Preview(tuple(docker_line(plan).splitlines())), now=NOW,
+        ProfilePreview(tuple(format_docker_run(plan).splitlines())), now=NOW,
     )  # fmt: skip
 
 
-def shown(shelf: Shelf, columns: int, lines: int) -> str:
-    page = shelf_rows(shelf, columns, lines)
+def shown(shelf: ProfilesScreenModel, columns: int, lines: int) -> str:
+    page = render_profiles_screen(shelf, columns, lines)
     assert len(page.rows) == lines
-    assert {width(row) for row in page.rows} == {columns}
-    return "\n".join(text(row).rstrip() for row in page.rows)
+    assert {row_width(row) for row in page.rows} == {columns}
+    return "\n".join(plain_text(row).rstrip() for row in page.rows)
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(80, 22), (120, 38)])
-def test_the_list_says_engine_model_where_it_runs_and_how_it_went(shelf: Shelf, columns: int, lines: int) -> None:
+def test_the_list_says_engine_model_where_it_runs_and_how_it_went(
+    shelf: ProfilesScreenModel, columns: int, lines: int
+) -> None:
     listed = {}
     for name in ("qwen36-ngram", "qwen36-nextn", "qwen36-vllm", "mine"):
         rows = shown(replace(shelf, chosen=name), columns, lines).splitlines()
@@ -97,7 +101,9 @@ def test_the_list_says_engine_model_where_it_runs_and_how_it_went(shelf: Shelf, 
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_the_selected_one_says_what_is_in_the_way_and_what_memory_would_be(shelf: Shelf, columns: int) -> None:
+def test_the_selected_one_says_what_is_in_the_way_and_what_memory_would_be(
+    shelf: ProfilesScreenModel, columns: int
+) -> None:
     words = shown(shelf, columns, 22)
     assert "▸ qwen36 " in words
     assert "✕ cuda-oom, 1 min ago" in words
@@ -108,13 +114,13 @@ def test_the_selected_one_says_what_is_in_the_way_and_what_memory_would_be(shelf
     assert "70.0 GiB too little: stop something first" in words
 
 
-def test_the_command_can_be_read_to_its_end(shelf: Shelf) -> None:
+def test_the_command_can_be_read_to_its_end(shelf: ProfilesScreenModel) -> None:
     seen: list[str] = []
     further = 0
     while True:
-        page = shelf_rows(replace(shelf, further=further), 80, 22)
-        seen += [line for line in map(text, page.rows) if line not in seen]
-        if page.further < further or "the end" in text(page.rows[-2]):
+        page = render_profiles_screen(replace(shelf, further=further), 80, 22)
+        seen += [line for line in map(plain_text, page.rows) if line not in seen]
+        if page.further < further or "the end" in plain_text(page.rows[-2]):
             break
         further = page.further + 5
     read = "".join(line.strip("│ ").replace("\\", "") for line in seen)
@@ -123,62 +129,64 @@ def test_the_command_can_be_read_to_its_end(shelf: Shelf) -> None:
         assert "".join(line.replace("\\", "").split())[:60] in "".join(read.split())
 
 
-def test_what_runs_is_not_said_where_docker_did_not_say(shelf: Shelf) -> None:
+def test_what_runs_is_not_said_where_docker_did_not_say(shelf: ProfilesScreenModel) -> None:
     unknown = replace(view(ONE), docker_known=False, instances_seen=None)
     words = shown(replace(shelf, views=(unknown,)), 120, 30)
     assert "  ?  " in next(line for line in words.splitlines() if line.lstrip().startswith("qwen36-vllm"))
 
 
-def test_a_broken_one_has_file_line_and_column(shelf: Shelf, tmp_path: Path) -> None:
+def test_a_broken_one_has_file_line_and_column(shelf: ProfilesScreenModel, tmp_path: Path) -> None:
     words = shown(replace(shelf, chosen="mine"), 200, 30)
     assert f"✕ {tmp_path}/mine.yaml:5:7: port: must be a whole number, not `many`" in words
     assert "docker run" not in words
 
 
-def test_a_fault_of_the_base_is_told_with_the_base(shelf: Shelf, library: ProfileLibrary, tmp_path: Path) -> None:
+def test_a_fault_of_the_base_is_told_with_the_base(
+    shelf: ProfilesScreenModel, library: ProfileLibrary, tmp_path: Path
+) -> None:
     (tmp_path / "heir.yaml").write_text("schema: 1\nname: heir\nextends: mine\n")
     words = shown(replace(shelf, entries=library.entries()), 120, 50)
     assert "broken: mine.yaml:5: port: must be" in next(line for line in words.splitlines() if " heir " in line)
 
 
-def test_a_filter_counts_what_it_leaves_and_inverts(shelf: Shelf) -> None:
+def test_a_filter_counts_what_it_leaves_and_inverts(shelf: ProfilesScreenModel) -> None:
     count = len(shelf.entries or ())
-    words = shown(replace(shelf, pattern=logpattern.parse("qwen36-vllm")), 80, 22)
+    words = shown(replace(shelf, pattern=logpattern.parse_filter("qwen36-vllm")), 80, 22)
     assert f"/ 1/{count}  qwen36-vllm" in words
     assert "▸ qwen36-vllm" in words, "the selection goes to one that is shown"
-    words = shown(replace(shelf, pattern=logpattern.parse("!qwen36-vllm")), 80, 22)
+    words = shown(replace(shelf, pattern=logpattern.parse_filter("!qwen36-vllm")), 80, 22)
     assert f"/ {count - 1}/{count}" in words
-    words = shown(replace(shelf, pattern=logpattern.parse("nothing like it")), 80, 22)
+    words = shown(replace(shelf, pattern=logpattern.parse_filter("nothing like it")), 80, 22)
     assert f"/ 0/{count}" in words
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(60, 13), (50, 10), (40, 8), (12, 3), (1, 1)])
 @pytest.mark.parametrize("ascii_only", [False, True])
-def test_small_terminals_break_nothing(shelf: Shelf, columns: int, lines: int, ascii_only: bool) -> None:
+def test_small_terminals_break_nothing(shelf: ProfilesScreenModel, columns: int, lines: int, ascii_only: bool) -> None:
     for chosen in ("qwen36", "mine"):
         words = shown(replace(shelf, chosen=chosen, ascii_only=ascii_only), columns, lines)
         assert words.isascii() or not ascii_only
 
 
 def test_before_the_files_were_read_that_is_said_and_nothing_else() -> None:
-    assert "reading the profiles" in shown(Shelf(None), 80, 22)
+    assert "reading the profiles" in shown(ProfilesScreenModel(None), 80, 22)
 
 
-def test_why_there_is_no_command_stands_in_its_place(shelf: Shelf) -> None:
-    trouble = Preview(trouble="mine.yaml:3:2: env: ${HF_TOKEN} is not set", hint="export HF_TOKEN=...")
+def test_why_there_is_no_command_stands_in_its_place(shelf: ProfilesScreenModel) -> None:
+    trouble = ProfilePreview(trouble="mine.yaml:3:2: env: ${HF_TOKEN} is not set", hint="export HF_TOKEN=...")
     words = shown(replace(shelf, preview=trouble), 80, 30)
     assert "${HF_TOKEN} is not set" in words
     assert "export HF_TOKEN=..." in words
 
 
 def test_what_is_broken_may_run_all_the_same_and_its_faults_are_shown_where_they_are(
-    shelf: Shelf, library: ProfileLibrary
+    shelf: ProfilesScreenModel, library: ProfileLibrary
 ) -> None:
     faults = [fault for one in library.entries() for fault in one.summary.faults]
     alive = (view(ONE, running("mine", ONE, 40 * GIB)), view(TWO))
     last = (LastStart("mine", ONE, NOW - 7300, seconds=415.0),)
     broken = replace(
-        shelf, chosen="mine", views=alive, last=last, sources=source_lines(fault.place for fault in faults)
+        shelf, chosen="mine", views=alive, last=last, sources=read_source_lines(fault.place for fault in faults)
     )
     words = shown(broken, 120, 30).splitlines()
     listed = next(line for line in words if line.startswith(" ▸ mine"))
@@ -194,22 +202,24 @@ def test_what_is_broken_may_run_all_the_same_and_its_faults_are_shown_where_they
 def test_a_line_that_names_a_secret_is_not_shown(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("env:\n  HF_TOKEN: [canary]\n  OTHER: [x]\n")
-    places = [Place(str(path), line, 3) for line in (2, 3, 9)] + [
-        Place(str(tmp_path / "gone.yaml"), 1, 1),
-        Place("--set"),
+    places = [FilePosition(str(path), line, 3) for line in (2, 3, 9)] + [
+        FilePosition(str(tmp_path / "gone.yaml"), 1, 1),
+        FilePosition("--set"),
     ]
-    assert source_lines(places) == {places[1]: "  OTHER: [x]"}
+    assert read_source_lines(places) == {places[1]: "  OTHER: [x]"}
 
 
-def test_the_check_is_counted_the_worst_with_its_line_and_what_is_good_to_know_below_the_command(shelf: Shelf) -> None:
+def test_the_check_is_counted_the_worst_with_its_line_and_what_is_good_to_know_below_the_command(
+    shelf: ProfilesScreenModel,
+) -> None:
     assert "checking its flags ..." in shown(shelf, 120, 60)
-    place = Place("/p/qwen36.yaml", 5, 3)
-    check = Checked(
+    place = FilePosition("/p/qwen36.yaml", 5, 3)
+    check = LintResult(
         Path("/p/qwen36.yaml"),
         (
-            Diagnostic(place, Level.INFO, Lint.NO_METRICS, "no metrics"),
-            Diagnostic(place, Level.ERROR, Lint.UNKNOWN_FLAG, "--tpp: no such flag", "args.tp=1"),
-            Diagnostic(place, Level.WARNING, Lint.KNOWN_TRAP, "it dies of that"),
+            Diagnostic(place, LintSeverity.INFO, LintRule.NO_METRICS, "no metrics"),
+            Diagnostic(place, LintSeverity.ERROR, LintRule.UNKNOWN_FLAG, "--tpp: no such flag", "args.tp=1"),
+            Diagnostic(place, LintSeverity.WARNING, LintRule.KNOWN_TRAP, "it dies of that"),
         ),
     )
     words = shown(replace(shelf, checks={"qwen36": check}, sources={place: "  tpp: 1"}), 120, 60)
@@ -219,42 +229,44 @@ def test_the_check_is_counted_the_worst_with_its_line_and_what_is_good_to_know_b
     assert (
         words.index("unknown-flag") < words.index("known-trap") < words.index("docker run") < words.index("no metrics")
     )
-    assert "● checked: good" in shown(replace(shelf, checks={"qwen36": Checked(Path("/p"), ())}), 120, 60)
+    assert "● checked: good" in shown(replace(shelf, checks={"qwen36": LintResult(Path("/p"), ())}), 120, 60)
 
 
-def answered(shelf: Shelf) -> Shelf:
+def answered(shelf: ProfilesScreenModel) -> ProfilesScreenModel:
     names = [one.summary.name for one in shelf.entries or ()]
     stop = {ONE: ("qwen36-ngram",), TWO: ()}
-    answers = {ONE: Answer.IF_STOPPED, TWO: Answer.FITS}
-    parts = (Part("weights", 30 * GIB, Obtained.MEASURED, "two files"),)
-    fits: dict[tuple[str, NodeName], Fit | None] = {
-        (name, node): Fit(node, name, answers[node], parts, stops=stop[node]) for name in names for node in (ONE, TWO)
+    answers = {ONE: FitOutcome.IF_STOPPED, TWO: FitOutcome.FITS}
+    parts = (EstimatePart("weights", 30 * GIB, EstimateSource.MEASURED, "two files"),)
+    fits: dict[tuple[str, NodeName], MemoryFit | None] = {
+        (name, node): MemoryFit(node, name, answers[node], parts, stops=stop[node])
+        for name in names
+        for node in (ONE, TWO)
     }
     return replace(shelf, fits=fits)
 
 
 def heads(words: str) -> list[int]:
     line = next(line for line in words.splitlines() if "last start" in line)
-    return [line.find(head) for head in HEADS]
+    return [line.find(head) for head in COLUMNS]
 
 
 @pytest.mark.parametrize("columns", [80, 120, 200])
-def test_a_filter_moves_no_column_and_each_has_its_head(shelf: Shelf, columns: int) -> None:
+def test_a_filter_moves_no_column_and_each_has_its_head(shelf: ProfilesScreenModel, columns: int) -> None:
     shelf = answered(shelf)
     whole = heads(shown(shelf, columns, 30))
     for typed in ("qwen36-vllm", "mine", "nothing like it"):
-        assert heads(shown(replace(shelf, pattern=logpattern.parse(typed)), columns, 30)) == whole
-    assert whole[HEADS.index("check")] > 0
-    model, after = whole[HEADS.index("model")], next(at for at in whole[3:] if at > 0)
+        assert heads(shown(replace(shelf, pattern=logpattern.parse_filter(typed)), columns, 30)) == whole
+    assert whole[COLUMNS.index("check")] > 0
+    model, after = whole[COLUMNS.index("model")], next(at for at in whole[3:] if at > 0)
     assert model == -1 if columns == 80 else after - model >= 22, "a model of fewer columns says nothing"
 
 
 @pytest.mark.parametrize("columns", [60, 66, 72, 79])
-def test_where_it_is_narrow_the_last_start_still_has_its_head(shelf: Shelf, columns: int) -> None:
+def test_where_it_is_narrow_the_last_start_still_has_its_head(shelf: ProfilesScreenModel, columns: int) -> None:
     assert "last start" in shown(answered(shelf), columns, 22)
 
 
-def test_the_signs_of_the_fit_have_a_legend_and_the_words_name_their_spark(shelf: Shelf) -> None:
+def test_the_signs_of_the_fit_have_a_legend_and_the_words_name_their_spark(shelf: ProfilesScreenModel) -> None:
     shelf = answered(shelf)
     for columns in (80, 120):
         words = shown(shelf, columns, 140)
@@ -263,49 +275,57 @@ def test_the_signs_of_the_fit_have_a_legend_and_the_words_name_their_spark(shelf
     assert "▲✓ spark1: stop qwen36-ngram" in shown(shelf, 200, 40)
 
 
-def test_the_command_comes_before_the_sum_which_says_what_adds_up(shelf: Shelf) -> None:
+def test_the_command_comes_before_the_sum_which_says_what_adds_up(shelf: ProfilesScreenModel) -> None:
     for columns, lines in ((80, 22), (120, 38)):
         assert "docker run" in shown(answered(shelf), columns, lines), "without a key"
     words = shown(answered(shelf), 120, 80)
     assert words.index("docker run") < words.index("figures on the left add up") < words.index("two files")
 
 
-def share(node: NodeName, free: int, answer: Answer, stops: tuple[str, ...] = ()) -> Fit:
+def share(node: NodeName, free: int, answer: FitOutcome, stops: tuple[str, ...] = ()) -> MemoryFit:
     """Of a model over two Sparks: 90 GiB on each."""
-    there = Standing(122 * GIB, free * GIB, 0)
-    parts = (Part("share", 90 * GIB, Obtained.FLAGS),)
-    return Fit(node, "minimax-m27", answer, parts, there, GIB, stops, sparks=2)
+    there = MemoryBudget(122 * GIB, free * GIB, 0)
+    parts = (EstimatePart("share", 90 * GIB, EstimateSource.FLAGS),)
+    return MemoryFit(node, "minimax-m27", answer, parts, there, GIB, stops, sparks=2)
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_of_a_model_for_two_sparks_it_is_said_whether_both_have_room_for_it(shelf: Shelf, columns: int) -> None:
+def test_of_a_model_for_two_sparks_it_is_said_whether_both_have_room_for_it(
+    shelf: ProfilesScreenModel, columns: int
+) -> None:
     shelf = replace(shelf, chosen="minimax-m27")
-    both = {("minimax-m27", node): share(node, 110, Answer.FITS) for node in (ONE, TWO)}
+    both = {("minimax-m27", node): share(node, 110, FitOutcome.FITS) for node in (ONE, TWO)}
     words = " ".join(shown(replace(shelf, fits=both), columns, 60).replace("│", " ").split())
     assert "minimax-m27 needs 2 Sparks: 90.0 GiB on each; it fits on spark1 and spark2 together" in words
     assert "✓ spark1 fits, 19.0 GiB to spare" in words
     assert "✓ spark2 fits, 19.0 GiB to spare" in words
-    one = both | {("minimax-m27", TWO): share(TWO, 40, Answer.IF_STOPPED, ("qwen36",))}
+    one = both | {("minimax-m27", TWO): share(TWO, 40, FitOutcome.IF_STOPPED, ("qwen36",))}
     words = " ".join(shown(replace(shelf, fits=one), columns, 60).replace("│", " ").split())
     assert "fit ▲ minimax-m27 needs 2 Sparks: 90.0 GiB on each; it does not fit on spark2 now" in words
     assert "▲ spark2 fits only without qwen36, short by 51.0 GiB" in words
-    half: dict[tuple[str, NodeName], Fit | None] = {**both, ("minimax-m27", TWO): None}
+    half: dict[tuple[str, NodeName], MemoryFit | None] = {**both, ("minimax-m27", TWO): None}
     words = shown(replace(shelf, fits=half), columns, 60)
     assert "being counted" in words, "of one alone nothing is said of both"
     alone = shown(
-        replace(shelf, names=(ONE,), fits={("minimax-m27", ONE): share(ONE, 110, Answer.SEVERAL)}), columns, 60
+        replace(shelf, names=(ONE,), fits={("minimax-m27", ONE): share(ONE, 110, FitOutcome.SEVERAL)}), columns, 60
     )
     assert "does not fit on spark1 alone" in alone
 
 
 @pytest.mark.parametrize("ascii_only", [False, True])
-def test_what_fits_with_little_to_spare_looks_like_nothing_else(shelf: Shelf, ascii_only: bool) -> None:
-    parts = (Part("weights", 80 * GIB, Obtained.MEASURED), Part("runtime", 10 * GIB, Obtained.ESTIMATE))
-    tight = Fit(ONE, "qwen36", Answer.FITS, parts, Standing(122 * GIB, 93 * GIB, 0), GIB)
-    roomy = replace(tight, standing=Standing(122 * GIB, 110 * GIB, 0))
+def test_what_fits_with_little_to_spare_looks_like_nothing_else(shelf: ProfilesScreenModel, ascii_only: bool) -> None:
+    parts = (
+        EstimatePart("weights", 80 * GIB, EstimateSource.MEASURED),
+        EstimatePart("runtime", 10 * GIB, EstimateSource.ESTIMATE),
+    )
+    tight = MemoryFit(ONE, "qwen36", FitOutcome.FITS, parts, MemoryBudget(122 * GIB, 93 * GIB, 0), GIB)
+    roomy = replace(tight, standing=MemoryBudget(122 * GIB, 110 * GIB, 0))
     assert (tight.is_tight, roomy.is_tight) == (True, False)
-    assert not replace(tight, answer=Answer.SHORT).is_tight, "what does not fit is more than tight"
-    signs = {fit_sign(one, ascii_only).text for one in (tight, roomy, None, replace(tight, answer=Answer.IF_STOPPED))}
+    assert not replace(tight, answer=FitOutcome.SHORT).is_tight, "what does not fit is more than tight"
+    signs = {
+        estimate_symbol(one, ascii_only).text
+        for one in (tight, roomy, None, replace(tight, answer=FitOutcome.IF_STOPPED))
+    }
     assert len(signs) == 4
     words = shown(replace(shelf, names=(ONE,), fits={("qwen36", ONE): tight}, ascii_only=ascii_only), 200, 60)
     assert "spark1: tight, 2.0 GiB" in words
@@ -314,9 +334,9 @@ def test_what_fits_with_little_to_spare_looks_like_nothing_else(shelf: Shelf, as
 
 @pytest.mark.parametrize("columns", [80, 120, 200])
 def test_while_it_is_counted_no_other_figure_stands_for_it_and_the_signs_are_explained_once(
-    shelf: Shelf, columns: int
+    shelf: ProfilesScreenModel, columns: int
 ) -> None:
-    fits: dict[tuple[str, NodeName], Fit | None] = {("qwen36", ONE): None, ("qwen36", TWO): None}
+    fits: dict[tuple[str, NodeName], MemoryFit | None] = {("qwen36", ONE): None, ("qwen36", TWO): None}
     words = shown(replace(shelf, fits=fits), columns, 140)
     assert "then being counted" in words
     assert "too little" not in words

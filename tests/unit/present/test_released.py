@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.model.events import Released
+from sparkctl.model.events import MemoryReleased
 from sparkctl.model.node import NodeName
 from sparkctl.model.units import GIB
-from sparkctl.present.sentences import released_line
+from sparkctl.present.sentences import format_release
 
 HELD = (
     ("process 812 (VLLM::EngineCore\x1b[2J), which outlived it", 11 * GIB),
@@ -44,5 +44,5 @@ def test_the_proof_or_what_is_left(
     freed_, missing_, before_, available_ = (
         None if one is None else one * GIB for one in (freed, missing, before, available)
     )
-    event = Released(1.0, NodeName("spark1"), "q", freed_, missing_, holders, before_, available_)
-    assert released_line(event) == line
+    event = MemoryReleased(1.0, NodeName("spark1"), "q", freed_, missing_, holders, before_, available_)
+    assert format_release(event) == line

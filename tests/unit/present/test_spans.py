@@ -6,55 +6,66 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.model.sample import MemoryBar
-from sparkctl.present.bars import memory_bar
-from sparkctl.present.frame import framed
-from sparkctl.present.spans import Span, cut, ends, fit, plain_ascii, said, text, width
+from sparkctl.present.bars import render_memory_bar
+from sparkctl.present.frame import draw_frame
+from sparkctl.present.spans import (
+    Span,
+    justify_row,
+    pad_row,
+    plain_text,
+    row_width,
+    sanitized,
+    to_ascii_row,
+    truncate_row,
+)
 
-ROWS = st.lists(st.text(max_size=12).map(said), max_size=5).map(tuple)
+ROWS = st.lists(st.text(max_size=12).map(sanitized), max_size=5).map(tuple)
 
 
 @given(ROWS, st.integers(0, 40))
 def test_a_fitted_row_is_exactly_as_wide_as_asked(spans: tuple[Span, ...], columns: int) -> None:
-    assert width(fit(spans, columns)) == columns
+    assert row_width(pad_row(spans, columns)) == columns
 
 
 @given(ROWS, st.integers(1, 40))
 def test_a_cut_row_is_never_wider(spans: tuple[Span, ...], columns: int) -> None:
-    assert width(cut(spans, columns)) <= columns
+    assert row_width(truncate_row(spans, columns)) <= columns
 
 
 @given(ROWS, ROWS, st.integers(0, 40))
 def test_ends_keep_the_right_one(left: tuple[Span, ...], right: tuple[Span, ...], columns: int) -> None:
-    assert width(ends(left, right, columns)) == columns
+    assert row_width(justify_row(left, right, columns)) == columns
 
 
 @given(st.text())
 def test_what_a_node_says_has_no_control_in_it(words: str) -> None:
-    assert said(words).text.isprintable()
+    assert sanitized(words).text.isprintable()
 
 
 def test_our_signs_have_plain_ones() -> None:
-    assert text(plain_ascii((Span("≈ 196 GB/s · 71 °C → —"),))) == "~ 196 GB/s, 71 C > -"
+    assert plain_text(to_ascii_row((Span("≈ 196 GB/s · 71 °C → —"),))) == "~ 196 GB/s, 71 C > -"
 
 
 @given(*[st.integers(0, 1 << 37)] * 4, st.integers(1, 100))
 def test_the_memory_bar_is_as_wide_as_asked(gpu: int, other: int, cache: int, free: int, columns: int) -> None:
     total = max(1, gpu + other + cache + free)
     bar = MemoryBar(total, cache + free, gpu, other, cache, free, 0)
-    row = memory_bar(bar, columns)
-    assert width(row) == (columns if gpu + other + cache + free else 0)
-    assert [span.text[0] for span in row] == [mark for mark in "█▓▒░" if mark in text(row)], "the order never changes"
+    row = render_memory_bar(bar, columns)
+    assert row_width(row) == (columns if gpu + other + cache + free else 0)
+    assert [span.text[0] for span in row] == [mark for mark in "█▓▒░" if mark in plain_text(row)], (
+        "the order never changes"
+    )
 
 
 @given(ROWS)
 def test_plain_signs_are_never_wider(spans: tuple[Span, ...]) -> None:
-    plain = plain_ascii(spans)
-    assert text(plain).isascii()
-    assert width(plain) <= width(spans)
+    plain = to_ascii_row(spans)
+    assert plain_text(plain).isascii()
+    assert row_width(plain) <= row_width(spans)
 
 
 @given(st.sampled_from(("\u0301", "漢字", "a\u0301·", "x · y")), st.integers(8, 40))
 def test_a_frame_of_plain_signs_has_its_right_side(line: str, columns: int) -> None:
-    rows = framed((), [(said(line),)], columns, 3, chosen=False, ascii_only=True)
-    assert [text(row)[-1] for row in rows] == ["+", "|", "+"]
-    assert {len(text(row)) for row in rows} == {columns}
+    rows = draw_frame((), [(sanitized(line),)], columns, 3, chosen=False, ascii_only=True)
+    assert [plain_text(row)[-1] for row in rows] == ["+", "|", "+"]
+    assert {len(plain_text(row)) for row in rows} == {columns}

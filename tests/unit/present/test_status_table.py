@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.store import InstanceView, NodeView
+from sparkctl.core.store import InstanceView, NodeStatusView
 from sparkctl.model.container import ContainerState
-from sparkctl.model.memory import Memory
+from sparkctl.model.memory import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.units import GIB
-from sparkctl.present.status_table import status_lines
+from sparkctl.present.status_table import format_status
 
 NODE = NodeName("spark1")
 
 
-def memory(swap_used: float = 0.0) -> Memory:
+def memory(swap_used: float = 0.0) -> MemoryReading:
     counts = (121.7, 18.9, 1.3, 17.9, 16.0, 16.0 - swap_used)
-    return Memory(*(int(count * GIB) for count in counts))
+    return MemoryReading(*(int(count * GIB) for count in counts))
 
 
 def instance(name: str, *, ours: bool = True, step: Step | None = None) -> InstanceView:
@@ -30,15 +30,15 @@ def instance(name: str, *, ours: bool = True, step: Step | None = None) -> Insta
     )  # fmt: skip
 
 
-def view(*instances: InstanceView, swap_used: float = 0.0) -> NodeView:
-    return NodeView(NODE, NodeState.OK, 0.0, memory=memory(swap_used), instances=instances)
+def view(*instances: InstanceView, swap_used: float = 0.0) -> NodeStatusView:
+    return NodeStatusView(NODE, NodeState.OK, 0.0, memory=memory(swap_used), instances=instances)
 
 
 def test_memory_is_one_line_of_80_columns_and_swap_is_told_when_used() -> None:
     head = "● spark1   102.8 of 121.7 GiB used · 18.9 available · 17.6 cache · 1.3 free"
-    assert status_lines([view()], width=80) == [head, "    nothing runs"]
-    assert status_lines([view(swap_used=0.2)])[0] == head + " · swap 0.2"
-    assert "·" not in "".join(status_lines([view(swap_used=0.2)], ascii_only=True))
+    assert format_status([view()], width=80) == [head, "    nothing runs"]
+    assert format_status([view(swap_used=0.2)])[0] == head + " · swap 0.2"
+    assert "·" not in "".join(format_status([view(swap_used=0.2)], ascii_only=True))
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
@@ -48,21 +48,21 @@ def test_rows_that_are_too_wide_go_on_in_a_second_line(width: int) -> None:
         instance("loads", step=Step("weights", 12, 18)),
         instance("theirs", ours=False),
     ]
-    lines = status_lines([view(*rows, swap_used=0.2)], width=width)
+    lines = format_status([view(*rows, swap_used=0.2)], width=width)
     assert all(len(line) <= width for line in lines)
     text = "\n".join(lines)
     assert "http://spark-2a60.local:8003" in text
     assert "12/18" in text
-    whole = status_lines([view(*rows)])
+    whole = format_status([view(*rows)])
     assert len(whole) == 4
 
 
 def test_a_node_that_is_away_folds_its_reason_and_keeps_its_command() -> None:
-    away = NodeView(
+    away = NodeStatusView(
         NODE, NodeState.UNREACHABLE, 0.0, detail="spark1 does not answer at spark-2a60.local:22 within 10 s " * 2,
         hint="is it on? ping spark-2a60.local; then: ssh -v milo@spark-2a60.local -p 22 -o ConnectTimeout=10",
     )  # fmt: skip
-    lines = status_lines([away], width=80)
+    lines = format_status([away], width=80)
     assert all(len(line) <= 80 for line in lines)
     assert lines[-1].strip() == "ssh -v milo@spark-2a60.local -p 22 -o ConnectTimeout=10"
 
@@ -72,10 +72,10 @@ def test_ascii_is_ascii_whatever_is_not_known() -> None:
     nobody = replace(instance("a"), memory=None)
     strange = replace(view(), instances=(nobody, replace(nobody, name="日本", ours=False, phase=None)))
     for one in (unknown, strange):
-        assert "\n".join(status_lines([one], ascii_only=True)).isascii()
-        assert "—" in "\n".join(status_lines([one]))
+        assert "\n".join(format_status([one], ascii_only=True)).isascii()
+        assert "—" in "\n".join(format_status([one]))
 
 
 def test_an_instance_of_ours_without_a_phase_is_unknown() -> None:
-    (row,) = status_lines([view(replace(instance("a"), phase=None))])[1:]
+    (row,) = format_status([view(replace(instance("a"), phase=None))])[1:]
     assert row.split()[:3] == ["◌", "a", "unknown"]

@@ -7,45 +7,53 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.switch_course import SwitchCourse, after
-from sparkctl.model.events import Ended, Outcome, SwitchPlanned, SwitchStepped
-from sparkctl.model.fit import Answer, Fit, Obtained, Part
+from sparkctl.core.switch_course import SwitchProgress, advance_switch
+from sparkctl.model.events import CommandEnded, Outcome, SwitchPlanned, SwitchStepped
+from sparkctl.model.fit import EstimatePart, EstimateSource, FitOutcome, MemoryFit
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import MemoryBar
-from sparkctl.model.switch import Conflict, Journal, JournalView, NodeChange, SwitchPlan, SwitchStep, Tenant
-from sparkctl.model.switch import Found as JournalFound
-from sparkctl.model.verdict import Cause, Evidence, Verdict
-from sparkctl.present.instance_parts import matter_lines
-from sparkctl.present.overview import _in_lines
-from sparkctl.present.spans import text, width
-from sparkctl.present.switch_line import course_line, journal_words, left_lines
-from sparkctl.present.switch_memory import after as memory_after
-from sparkctl.present.switch_memory import before as memory_before
-from sparkctl.present.switch_rows import plan_rows
-from sparkctl.present.switch_screen import SwitchScene, command_of, switch_rows
-from sparkctl.present.switch_words import kept, step_words, summary
+from sparkctl.model.switch import JournalPresence as JournalFound
+from sparkctl.model.switch import (
+    NodeSwitchPlan,
+    SwitchConflict,
+    SwitchContainer,
+    SwitchJournal,
+    SwitchJournalStatus,
+    SwitchPlan,
+    SwitchStep,
+)
+from sparkctl.model.verdict import Evidence, FailureCause, Verdict
+from sparkctl.present.instance_parts import format_log_status
+from sparkctl.present.overview import _wrap_notice
+from sparkctl.present.spans import plain_text, row_width
+from sparkctl.present.switch_line import describe_switch_journal, render_switch_progress_line, render_unfinished_switch
+from sparkctl.present.switch_memory import memory_after_switch as memory_after
+from sparkctl.present.switch_memory import memory_before_switch as memory_before
+from sparkctl.present.switch_rows import format_switch_plan
+from sparkctl.present.switch_screen import SwitchScreenModel, find_offered_command, render_switch
+from sparkctl.present.switch_words import describe_rollback_window, describe_switch_step, summarize_switch_plan
 
 GIB = 1 << 30
 ONE, OTHER = NodeName("spark1"), NodeName("spark2")
 TOTAL = 121 * GIB
-FIT = Fit(ONE, "qwen36", Answer.IF_STOPPED, (Part("weights", 35 * GIB, Obtained.MEASURED),))
+FIT = MemoryFit(ONE, "qwen36", FitOutcome.IF_STOPPED, (EstimatePart("weights", 35 * GIB, EstimateSource.MEASURED),))
 CHANGES = (
-    NodeChange(ONE, TOTAL, 14 * GIB, (
-        Tenant("minimax-m27", "c", "a", True, 98 * GIB, (Conflict.MEMORY,), "0/2", 8000),
-        Tenant("orpheus-tts", "o", "b", True, 6 * GIB, port=5005),
+    NodeSwitchPlan(ONE, TOTAL, 14 * GIB, (
+        SwitchContainer("minimax-m27", "c", "a", True, 98 * GIB, (SwitchConflict.MEMORY,), "0/2", 8000),
+        SwitchContainer("orpheus-tts", "o", "b", True, 6 * GIB, port=5005),
     ), "qwen36", FIT, 72 * GIB),
-    NodeChange(OTHER, TOTAL, 18 * GIB, (
-        Tenant("minimax-m27", "c2", "d", True, 97 * GIB, (Conflict.NODES,), "1/2"),), None, None, 113 * GIB),
+    NodeSwitchPlan(OTHER, TOTAL, 18 * GIB, (
+        SwitchContainer("minimax-m27", "c2", "d", True, 97 * GIB, (SwitchConflict.NODES,), "1/2"),), None, None, 113 * GIB),
 )  # fmt: skip
 PLAN = SwitchPlan("qwen36", "qwen36", (ONE,), CHANGES, ("minimax-m27",), (), ("the image is old",), 198.0)
-SCENE = SwitchScene("qwen36", (ONE,), PLAN)
+SCENE = SwitchScreenModel("qwen36", (ONE,), PLAN)
 
 
-def shown(scene: SwitchScene, columns: int, lines: int) -> str:
-    rows = switch_rows(scene, columns, lines).rows
+def shown(scene: SwitchScreenModel, columns: int, lines: int) -> str:
+    rows = render_switch(scene, columns, lines).rows
     assert len(rows) == lines
-    assert all(width(row) == columns for row in rows)
-    return "\n".join(text(row) for row in rows)
+    assert all(row_width(row) == columns for row in rows)
+    return "\n".join(plain_text(row) for row in rows)
 
 
 @pytest.mark.parametrize("ascii_only", [False, True])
@@ -65,9 +73,9 @@ def test_who_stops_who_stays_and_who_comes_is_there_in_any_width(columns: int, a
 def test_before_and_after_stand_beside_each_other_where_there_is_room_and_are_read_on_to_where_there_is_not() -> None:
     (line,) = [line for line in shown(SCENE, 120, 40).splitlines() if "spark1 now" in line]
     assert "spark1 afterwards" in line
-    page = switch_rows(replace(SCENE, further=99), 60, 13)
+    page = render_switch(replace(SCENE, further=99), 60, 13)
     assert page.further > 0
-    assert "the end" in text(page.rows[-1])
+    assert "the end" in plain_text(page.rows[-1])
 
 
 def test_what_is_left_afterwards_is_the_plans_figure_in_four_parts() -> None:
@@ -85,7 +93,7 @@ def test_what_is_left_afterwards_is_the_plans_figure_in_four_parts() -> None:
 
 
 def test_the_command_line_and_the_panel_draw_the_same_memory_and_say_the_same_of_it() -> None:
-    told = [text(one) for one in plan_rows(PLAN, 80)]
+    told = [plain_text(one) for one in format_switch_plan(PLAN, 80)]
     panel = shown(SCENE, 80, 60)
     for change in CHANGES:
         for bar in (memory_before(change, {}), memory_after(change, {})):
@@ -93,37 +101,39 @@ def test_the_command_line_and_the_panel_draw_the_same_memory_and_say_the_same_of
             figure = f"{(bar.total - bar.free) / GIB:.1f} of 121.0 GiB"
             assert any(figure in line for line in told), (figure, told)
             assert figure in panel
-    assert summary(PLAN) == "minimax-m27 stops, qwen36 starts on spark1, and spark2 is free"
-    assert f"{summary(PLAN)} (usually ready after 3 min 18 s)" in told
-    assert kept(PLAN) in told
-    assert summary(PLAN) in panel
+    assert summarize_switch_plan(PLAN) == "minimax-m27 stops, qwen36 starts on spark1, and spark2 is free"
+    assert f"{summarize_switch_plan(PLAN)} (usually ready after 3 min 18 s)" in told
+    assert describe_rollback_window(PLAN) in told
+    assert summarize_switch_plan(PLAN) in panel
     assert "the containers of minimax-m27 are kept until qwen36 has answered with a token" in panel
     for other in (replace(PLAN, rolls_back=False), replace(PLAN, halves=("minimax-m27",), rolls_back=False)):
-        way_back = kept(other)
+        way_back = describe_rollback_window(other)
         assert way_back is not None
         assert "started again if" not in way_back, "it is not"
         assert ("sparkctl abort (--no-rollback)" in way_back) == (not other.halves)
         assert ("there is no way back" in way_back) == bool(other.halves)
     refused = replace(PLAN, obstacles=("port 8003 is taken by postgres",))
-    assert kept(refused) is None
-    assert summary(refused) in [text(one) for one in plan_rows(refused, 80)]
+    assert describe_rollback_window(refused) is None
+    assert summarize_switch_plan(refused) in [plain_text(one) for one in format_switch_plan(refused, 80)]
 
 
 def test_a_step_names_what_it_is_about_and_where_that_was_not_told_says_what_was_there() -> None:
     for each in SwitchStep:
         for is_done in (False, True):
-            assert step_words(each, "qwen36", ("minimax-m27",), is_done=is_done)
-            assert "old one" not in step_words(each, "qwen36", is_done=is_done)
-    assert step_words(SwitchStep.RESTORING, "qwen36", ("a", "b")) == "starting a and b again"
-    assert step_words(SwitchStep.RESTORING, "qwen36") == "starting what was there again"
+            assert describe_switch_step(each, "qwen36", ("minimax-m27",), is_done=is_done)
+            assert "old one" not in describe_switch_step(each, "qwen36", is_done=is_done)
+    assert describe_switch_step(SwitchStep.RESTORING, "qwen36", ("a", "b")) == "starting a and b again"
+    assert describe_switch_step(SwitchStep.RESTORING, "qwen36") == "starting what was there again"
 
 
 def test_a_switch_to_the_same_profile_changed_tells_the_two_apart() -> None:
     same = replace(PLAN, instance="minimax-m27")
-    assert summary(same).startswith("minimax-m27 as it ran stops, minimax-m27 as asked for starts on spark1")
-    told = kept(same) or ""
+    assert summarize_switch_plan(same).startswith(
+        "minimax-m27 as it ran stops, minimax-m27 as asked for starts on spark1"
+    )
+    told = describe_rollback_window(same) or ""
     assert "the containers of minimax-m27 as it ran are kept until minimax-m27 as asked for has answered" in told
-    said = [step_words(each, "minimax-m27", ("minimax-m27",)) for each in SwitchStep]
+    said = [describe_switch_step(each, "minimax-m27", ("minimax-m27",)) for each in SwitchStep]
     assert "starting minimax-m27 as asked for" in said
     assert "starting minimax-m27 as it ran again" in said
     assert any(one.startswith("taking minimax-m27 as asked for back") for one in said)
@@ -146,7 +156,7 @@ def test_what_was_said_while_it_was_planned_stands_there_once_with_what_can_be_d
     assert "▲ --nextn dies of that" in seen
     assert "try: sparkctl switch qwen36 --set a=1" in seen
     assert "try: start qwen36-ngram" in seen
-    refused = shown(SwitchScene("qwen36", trouble="it is for 2 Sparks", hint="sparkctl init"), 80, 24)
+    refused = shown(SwitchScreenModel("qwen36", trouble="it is for 2 Sparks", hint="sparkctl init"), 80, 24)
     assert "try: sparkctl init" in refused
 
 
@@ -159,20 +169,20 @@ def test_a_way_out_is_there_whole_in_any_width_and_is_what_can_be_copied(columns
     below = next(at for at, line in enumerate(lines) if "or: start qwen36-nextn in its place" in line)
     typed = "\n".join(line.replace("try: ", "").strip() for line in lines[at:below])
     assert shlex.split(typed.replace(" \\\n", " ")) == shlex.split(command)
-    assert command_of(scene) == command
-    assert command_of(SCENE) is None
+    assert find_offered_command(scene) == command
+    assert find_offered_command(SCENE) is None
 
 
 def test_what_stands_there_already_is_said_and_no_key_is_offered() -> None:
-    seen = shown(SwitchScene("qwen36", (ONE,), SwitchPlan("qwen36", "qwen36", (ONE,), (), is_there=True)), 80, 24)
+    seen = shown(SwitchScreenModel("qwen36", (ONE,), SwitchPlan("qwen36", "qwen36", (ONE,), (), is_there=True)), 80, 24)
     assert "qwen36 already stands on spark1: nothing is switched" in seen
     assert "enter does it" not in seen
 
 
-def course(*more: SwitchStepped | Ended) -> SwitchCourse:
-    made: SwitchCourse | None = None
+def course(*more: SwitchStepped | CommandEnded) -> SwitchProgress:
+    made: SwitchProgress | None = None
     for event in (SwitchPlanned(100.0, ONE, PLAN), *more):
-        made = after(made, event)
+        made = advance_switch(made, event)
     assert made is not None
     return made
 
@@ -183,13 +193,16 @@ def step(ts: float, which: SwitchStep, proof: str | None = None) -> SwitchSteppe
 
 def test_a_rollback_tells_both_stories() -> None:
     verdict = Verdict(
-        Cause.CUDA_OUT_OF_MEMORY, "The workspace did not fit", (Evidence("CUDA out of memory", "log", 412),), "less"
+        FailureCause.CUDA_OUT_OF_MEMORY,
+        "The workspace did not fit",
+        (Evidence("CUDA out of memory", "log", 412),),
+        "less",
     )
     made = course(
         step(101, SwitchStep.CHECKING), step(104, SwitchStep.CHECKING, "all is there"), step(104, SwitchStep.STARTING),
         step(160, SwitchStep.UNDOING), step(165, SwitchStep.RESTORING),
         step(400, SwitchStep.RESTORED, "nothing of the switch is left"),
-        Ended(
+        CommandEnded(
             401.0, Outcome.FAILED, 1, 301.0, ONE, "qwen36", verdict=verdict,
             message="qwen36 did not start; minimax-m27 serves again after 235 s",
         ),
@@ -207,11 +220,13 @@ def test_a_rollback_tells_both_stories() -> None:
 
 def test_after_a_rollback_it_is_said_twice_at_most_that_the_old_one_serves() -> None:
     again = "minimax-m27 serves again after 7 min"
-    verdict = Verdict(Cause.CUDA_OUT_OF_MEMORY, "no room", (Evidence("out of memory " * 60, "log", 412),), "less")
+    verdict = Verdict(
+        FailureCause.CUDA_OUT_OF_MEMORY, "no room", (Evidence("out of memory " * 60, "log", 412),), "less"
+    )
     made = course(
         step(104, SwitchStep.STARTING), step(160, SwitchStep.UNDOING), step(165, SwitchStep.RESTORING),
         step(400, SwitchStep.RESTORING, again), step(400, SwitchStep.RESTORED, again),
-        Ended(401.0, Outcome.FAILED, 1, 301.0, ONE, "qwen36", verdict=verdict, message=f"qwen36 did not start; {again}"),
+        CommandEnded(401.0, Outcome.FAILED, 1, 301.0, ONE, "qwen36", verdict=verdict, message=f"qwen36 did not start; {again}"),
     )  # fmt: skip
     for columns in (60, 80, 120):
         seen = shown(replace(SCENE, course=made, now=500.0), columns, 40)
@@ -242,16 +257,18 @@ def test_the_last_step_is_said_once_by_what_proves_it() -> None:
 
 
 def test_in_one_line_it_says_how_far_it_is_and_who_left_it() -> None:
-    line = text(course_line(course(step(101, SwitchStep.RELEASING)), 142.0, "s"))
+    line = plain_text(render_switch_progress_line(course(step(101, SwitchStep.RELEASING)), 142.0, "s"))
     assert "switch to qwen36, step 3 of 6 · 0:42   s shows it   waiting for its memory to be back" in line
-    journal = Journal("0" * 12, "milo@laptop", 0.0, SwitchStep.STARTING, "qwen36", ("qwen36",), "h", (ONE,), (), ())
-    assert "switch to qwen36 was left: step 4 of 6, starting, by milo@laptop since " in journal_words(
-        ONE, JournalView(JournalFound.READ, journal)
+    journal = SwitchJournal(
+        "0" * 12, "milo@laptop", 0.0, SwitchStep.STARTING, "qwen36", ("qwen36",), "h", (ONE,), (), ()
     )
-    assert "goes on: on its way back, restoring" in journal_words(
-        ONE, JournalView(JournalFound.READ, replace(journal, step=SwitchStep.RESTORING), is_held=True)
+    assert "switch to qwen36 was left: step 4 of 6, starting, by milo@laptop since " in describe_switch_journal(
+        ONE, SwitchJournalStatus(JournalFound.READ, journal)
     )
-    unknown = journal_words(ONE, JournalView(JournalFound.UNREADABLE, why="it is damaged"))
+    assert "goes on: on its way back, restoring" in describe_switch_journal(
+        ONE, SwitchJournalStatus(JournalFound.READ, replace(journal, step=SwitchStep.RESTORING), is_held=True)
+    )
+    unknown = describe_switch_journal(ONE, SwitchJournalStatus(JournalFound.UNREADABLE, why="it is damaged"))
     assert unknown == "spark1: the journal of a switch lies there, and it is damaged"
 
 
@@ -259,9 +276,9 @@ def test_what_is_undone_because_somebody_asked_for_it_has_not_failed() -> None:
     asked = [step(5.0, SwitchStep.UNDOING), step(6.0, SwitchStep.UNDOING, "nothing of qwen36 is left")]
     failed = [step(1.0, SwitchStep.STARTING), *asked]
     for told, sign in ((asked, "✓"), (failed, "✕")):
-        made: SwitchCourse | None = None
+        made: SwitchProgress | None = None
         for event in told:
-            made = after(made, event)
+            made = advance_switch(made, event)
         seen = shown(replace(SCENE, course=made, now=7.0), 80, 30)
         (line,) = [line for line in seen.splitlines() if "qwen36 is taken back" in line]
         assert line.strip().startswith(sign)
@@ -270,10 +287,10 @@ def test_what_is_undone_because_somebody_asked_for_it_has_not_failed() -> None:
 def test_who_left_a_switch_and_since_when_is_there_whole_in_any_width() -> None:
     words = "switch to qwen36-ngram was left: step 4 of 6, starting, by root@vm since 09:14"
     for columns in (60, 78, 118):
-        rows = left_lines(words, (("o", "goes on with it"),), is_held=False, columns=columns)
-        assert all(width(row) <= columns for row in rows)
+        rows = render_unfinished_switch(words, (("o", "goes on with it"),), is_held=False, columns=columns)
+        assert all(row_width(row) <= columns for row in rows)
         assert (
-            " ".join(text(row).strip("▲ ") for row in rows)
+            " ".join(plain_text(row).strip("▲ ") for row in rows)
             == f"{words}{' ' if columns > 100 else '  '}o goes on with it"
         )
         assert len(rows) == 2, "the keys take no line of their own where there is little room"
@@ -283,7 +300,7 @@ def test_who_left_a_switch_and_since_when_is_there_whole_in_any_width() -> None:
 def test_what_was_refused_keeps_its_way_out_where_there_is_little_room(most: int) -> None:
     way = "sparkctl status --node spark1 --watch"
     words = f"✕ spark1: switch to qwen36-vllm in progress, step 4 of 6 (starting), by root@vm since 09:32   try: wait for it: {way}"
-    lines = _in_lines(words, 78, most)
+    lines = _wrap_notice(words, 78, most)
     assert len(lines) <= most
     assert any(way in line for line in lines)
     assert lines[0].startswith("✕ spark1: switch to qwen36-vllm in progress")
@@ -291,6 +308,6 @@ def test_what_was_refused_keeps_its_way_out_where_there_is_little_room(most: int
 
 def test_a_path_in_what_is_said_of_a_log_is_there_whole() -> None:
     path = "/tmp/sparkctl-demo-5budbrug/state/logs/20261122-092348-a92/" + "spark1/" * 6 + "sglang.log.gz"
-    lines = matter_lines(f"it has ended; its saved log: {path}", 60)
+    lines = format_log_status(f"it has ended; its saved log: {path}", 60)
     assert all(len(line) <= 60 for line in lines)
     assert "".join(lines[1:]) == path

@@ -8,13 +8,13 @@ import pytest
 
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.present.plan_text import _NEEDLESS
-from sparkctl.present.profile_table import profile_lines
+from sparkctl.present.profile_table import format_profile_list
 
 
 def test_columns_stand_below_each_other_whatever_they_hold(tmp_path: Path) -> None:
     (tmp_path / "qwen36.yaml").write_text("schema: 1\nname: qwen36\nextends: qwen36\ntitle: Mine\n")
     (tmp_path / "two words.yaml").write_text("schema: 1\nport: many\nname: x\n")
-    lines = profile_lines(ProfileLibrary(user=tmp_path).list())
+    lines = format_profile_list(ProfileLibrary(user=tmp_path).list())
     broken = next(line for line in lines if "two words" in line)
     mine = next(line for line in lines if line.endswith("Mine"))
     shipped = next(line for line in lines if line.startswith("orpheus-tts"))

@@ -8,37 +8,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.course import after
-from sparkctl.core.rings import Rings
-from sparkctl.core.store import LoadView
+from sparkctl.core.course import advance_timeline
+from sparkctl.core.rings import SampleSeries
+from sparkctl.core.store import NodeTelemetryView
 from sparkctl.model.container import ContainerState
-from sparkctl.model.engine_facts import EngineFact, FactName
-from sparkctl.model.events import Ended, NodeStateChanged, Outcome, PhaseChanged
+from sparkctl.model.engine_facts import EngineFact, EngineFactName
+from sparkctl.model.events import CommandEnded, NodeStateChanged, Outcome, PhaseChanged
 from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory import Memory
-from sparkctl.model.metrics import Acceptance, Activity, Estimator, Numbers
+from sparkctl.model.memory import MemoryReading
+from sparkctl.model.metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.phase import PartTime, Phase, Step
+from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.sample import Gpu, GpuProcess, Sample
 from sparkctl.model.units import GIB
-from sparkctl.model.verdict import Cause, Evidence, Verdict
+from sparkctl.model.verdict import Evidence, FailureCause, Verdict
 from sparkctl.present.frame import LEAST
-from sparkctl.present.glance import Glance
-from sparkctl.present.happened import Happening
-from sparkctl.present.overview import LastLine, Scene, overview
-from sparkctl.present.spans import Tone, text, width
-from sparkctl.present.tile import Tile
-from sparkctl.present.tile_parts import Space, engine_words, uses_row
+from sparkctl.present.glance import NodeTileModel
+from sparkctl.present.happened import EventLogEntry
+from sparkctl.present.overview import OverviewScreenModel, RecentLogLine, render_overview
+from sparkctl.present.spans import TextStyle, plain_text, row_width
+from sparkctl.present.tile import NodeTile
+from sparkctl.present.tile_parts import Space, engine_label, render_engine_facts
 
 NODE = NodeName("spark1")
 NOW = 1000.0
-MEMORY = Memory(128 * GIB, 30 * GIB, 10 * GIB, 20 * GIB, 16 * GIB, 15 * GIB)
+MEMORY = MemoryReading(128 * GIB, 30 * GIB, 10 * GIB, 20 * GIB, 16 * GIB, 15 * GIB)
 GPU = Gpu(0, "NVIDIA GB10", busy=0.96, sm_clock=2411, power=61.0, celsius=71.0, processes=(GpuProcess(1, 90 * GIB),))
 SAMPLE = Sample(1, NOW, 5000.0, MEMORY, gpus=(GPU,))
-DRAFTED = Numbers(
-    Activity.DECODING, 10.0, Estimator.COUNTERS, generation_rate=12.7, running=2, waiting=0, kv_usage=0.31,
-    acceptance=Acceptance(1.75, 0.2, None, Estimator.COUNTERS),
+DRAFTED = EngineMeter(
+    EngineActivity.DECODING, 10.0, MeterSource.COUNTERS, generation_rate=12.7, running=2, waiting=0, kv_usage=0.31,
+    acceptance=DraftAcceptance(1.75, 0.2, None, MeterSource.COUNTERS),
 )  # fmt: skip
 READY = InstanceView(
     "qwen36", NODE, "sglang-qwen36", "scitrera/dgx-spark-sglang:0.5.12", ContainerState.RUNNING, "Up 3 hours", True, 96 * GIB,
@@ -59,13 +59,15 @@ OK = NodeStateChanged(NOW, NODE, NodeState.OK)
 AWAY = NodeStateChanged(NOW - 3, NODE, NodeState.UNREACHABLE, "10.0.0.5:22 does not answer", 3, 8.0, "is it on?")
 
 
-def seen(*instances: InstanceView, told: NodeStateChanged = OK, **more: object) -> Glance:
-    view = LoadView(NODE, NodeState.OK, NOW, sample=SAMPLE, instances=instances, instances_seen=NOW, sampled=NOW)
-    return replace(Glance(view, told, NOW), **more)
+def seen(*instances: InstanceView, told: NodeStateChanged = OK, **more: object) -> NodeTileModel:
+    view = NodeTelemetryView(
+        NODE, NodeState.OK, NOW, sample=SAMPLE, instances=instances, instances_seen=NOW, sampled=NOW
+    )
+    return replace(NodeTileModel(view, told, NOW), **more)
 
 
-def lines(glance: Glance, columns: int = 80, count: int = 16, *, ascii_only: bool = False) -> str:
-    return "\n".join(text(row) for row in Tile(glance, ascii_only=ascii_only).rows(columns, count))
+def lines(glance: NodeTileModel, columns: int = 80, count: int = 16, *, ascii_only: bool = False) -> str:
+    return "\n".join(plain_text(row) for row in NodeTile(glance, ascii_only=ascii_only).rows(columns, count))
 
 
 def test_a_ready_spark_is_read_from_state_to_heat() -> None:
@@ -99,9 +101,9 @@ def test_what_serves_is_seen_however_a_second_start_ended(columns: int, count: i
         port=None,
     )
     verdict = Verdict(
-        Cause.PORT_IN_USE, "the port is taken. " * 9, (Evidence("bind " * 30, "log", 4),), "stop it " * 20
+        FailureCause.PORT_IN_USE, "the port is taken. " * 9, (Evidence("bind " * 30, "log", 4),), "stop it " * 20
     )
-    end = Ended(NOW, Outcome.FAILED, 1, 48.0, NODE, "qwen36", verdict=verdict)
+    end = CommandEnded(NOW, Outcome.FAILED, 1, 48.0, NODE, "qwen36", verdict=verdict)
     glance = seen(failed, serving, ends={"qwen36": end})
     shown = lines(glance, columns, count, ascii_only=ascii_only)
     head, *rest = shown.splitlines()
@@ -118,7 +120,7 @@ def test_page_cache_is_shown_and_not_counted_as_used() -> None:
 
 
 def test_idle_is_said_and_unknown_is_a_dash_and_neither_is_a_zero() -> None:
-    idle = replace(READY, numbers=Numbers(Activity.IDLE, 10.0))
+    idle = replace(READY, numbers=EngineMeter(EngineActivity.IDLE, 10.0))
     assert "decode  idle" in lines(seen(idle))
     unknown = lines(seen(replace(READY, numbers=None)))
     assert "decode  —" in unknown
@@ -139,9 +141,9 @@ def test_a_start_has_its_step_and_its_time_against_what_is_expected() -> None:
 
 def test_a_step_without_progress_of_its_own_goes_by_its_time() -> None:
     coming = replace(READY, phase=Phase.LOADING, step=Step("compile"), numbers=None)
-    usual = (PartTime(Phase.LOADING, "compile", 40.0), PartTime(Phase.LOADING, "graphs", 60.0))
+    usual = (PhaseDuration(Phase.LOADING, "compile", 40.0), PhaseDuration(Phase.LOADING, "graphs", 60.0))
     start = PhaseChanged(NOW - 10, NODE, "qwen36", Phase.LOADING, coming.step, 240.0, 415.0, None, usual)
-    course = after(None, start)
+    course = advance_timeline(None, start)
     assert course is not None
     shown = lines(seen(coming, starts={"qwen36": start}, courses={"qwen36": course}))
     assert "0:10 of about 0:40" in shown
@@ -149,15 +151,15 @@ def test_a_step_without_progress_of_its_own_goes_by_its_time() -> None:
     assert "4:10 of about 6:55" in lines(seen(coming, courses={"qwen36": course})), (
         "also behind a newer list of containers"
     )
-    unknown = after(None, replace(start, expected_parts=()))
+    unknown = advance_timeline(None, replace(start, expected_parts=()))
     assert unknown is not None
     assert "0:10" not in lines(seen(coming, starts={"qwen36": start}, courses={"qwen36": unknown}))
 
 
 def test_what_goes_on_is_said_before_what_comes_next_also_where_no_progress_of_it_is_known() -> None:
     coming = replace(READY, phase=Phase.LOADING, step=None, numbers=None)
-    begun = after(None, PhaseChanged(NOW - 20, NODE, "qwen36", Phase.STARTING, None, 10.0))
-    course = after(begun, PhaseChanged(NOW - 10, NODE, "qwen36", Phase.LOADING, None, 20.0))
+    begun = advance_timeline(None, PhaseChanged(NOW - 20, NODE, "qwen36", Phase.STARTING, None, 10.0))
+    course = advance_timeline(begun, PhaseChanged(NOW - 10, NODE, "qwen36", Phase.LOADING, None, 20.0))
     assert course is not None
     shown = " ".join(lines(seen(coming, courses={"qwen36": course})).split())
     assert "started ✓ loading then warming up" in shown
@@ -169,12 +171,12 @@ def test_what_goes_on_is_said_before_what_comes_next_also_where_no_progress_of_i
 
 def test_a_failure_says_why_first_then_the_proof_then_what_to_do() -> None:
     verdict = Verdict(
-        Cause.CUDA_OUT_OF_MEMORY,
+        FailureCause.CUDA_OUT_OF_MEMORY,
         "CUDA ran out of memory.",
         (Evidence("torch.OutOfMemoryError", "log", 412),),
         "Lower it.",
     )
-    end = Ended(NOW, Outcome.FAILED, 1, 48.0, NODE, "qwen36", verdict=verdict)
+    end = CommandEnded(NOW, Outcome.FAILED, 1, 48.0, NODE, "qwen36", verdict=verdict)
     shown = lines(seen(replace(READY, phase=Phase.FAILED, state=ContainerState.EXITED), ends={"qwen36": end}))
     parts = ("✕ failed", "CUDA ran out of memory.", "line 412  torch.OutOfMemoryError", "Lower it.", " of 128.0 GiB")
     places = [shown.index(part) for part in parts]
@@ -188,9 +190,12 @@ def test_a_spark_that_is_away_says_what_was_tried_and_when_the_next_try_is() -> 
     assert "try in 5 s   attempt 3 failed" in shown
     assert "is it on?" in shown
     tones = {
-        span.tone for row in Tile(seen(READY, told=AWAY)).rows(80, 16) for span in row if "of 128.0 GiB" in span.text
+        span.tone
+        for row in NodeTile(seen(READY, told=AWAY)).rows(80, 16)
+        for span in row
+        if "of 128.0 GiB" in span.text
     }
-    assert tones == {Tone.STALE}, "what is old fades and is not removed"
+    assert tones == {TextStyle.STALE}, "what is old fades and is not removed"
 
 
 def test_starved_is_not_off() -> None:
@@ -198,8 +203,10 @@ def test_starved_is_not_off() -> None:
 
 
 def test_docker_that_does_not_answer_is_not_nothing_runs() -> None:
-    view = LoadView(NODE, NodeState.OK, NOW, "the socket refuses", sample=SAMPLE, docker_known=False, sampled=NOW)
-    shown = lines(Glance(view, OK, NOW))
+    view = NodeTelemetryView(
+        NODE, NodeState.OK, NOW, "the socket refuses", sample=SAMPLE, docker_known=False, sampled=NOW
+    )
+    shown = lines(NodeTileModel(view, OK, NOW))
     assert "Docker does not answer" in shown
     assert "the socket refuses" in shown
     assert "nothing runs" not in shown
@@ -233,9 +240,9 @@ def test_a_worker_says_where_it_is_served_and_a_missing_bandwidth_why() -> None:
 
 
 def test_a_tall_tile_shows_the_last_minutes_with_the_ends_of_their_scale() -> None:
-    rings = Rings()
+    rings = SampleSeries()
     for second in range(30):
-        rings.take(replace(SAMPLE, uptime=5000.0 + second, sequence=second), NOW - 30 + second)
+        rings.add_sample(replace(SAMPLE, uptime=5000.0 + second, sequence=second), NOW - 30 + second)
     shown = lines(seen(READY, rings=rings), 80, 40)
     assert "128 GiB" in shown
     assert "100 %" in shown
@@ -253,28 +260,28 @@ def test_where_room_is_scarce_trends_go_before_numbers() -> None:
     assert "swap" not in shown
 
 
-NEVER = Glance(LoadView(NODE, NodeState.UNKNOWN, 0.0), AWAY, NOW)
+NEVER = NodeTileModel(NodeTelemetryView(NODE, NodeState.UNKNOWN, 0.0), AWAY, NOW)
 STATES = [seen(), seen(READY), seen(FOREIGN, READY), seen(READY, told=AWAY), NEVER]
 
 
 @given(st.sampled_from(STATES), st.integers(12, 130), st.integers(3, 20), st.booleans(), st.booleans())
 def test_a_tile_is_exactly_as_large_as_asked(
-    glance: Glance, columns: int, count: int, chosen: bool, plain: bool
+    glance: NodeTileModel, columns: int, count: int, chosen: bool, plain: bool
 ) -> None:
-    rows = Tile(glance, ascii_only=plain).rows(columns, count, chosen=chosen)
+    rows = NodeTile(glance, ascii_only=plain).rows(columns, count, chosen=chosen)
     assert len(rows) == count
-    assert {width(row) for row in rows} == {columns}
-    assert not plain or all(text(row).isascii() for row in rows)
+    assert {row_width(row) for row in rows} == {columns}
+    assert not plain or all(plain_text(row).isascii() for row in rows)
 
 
 @given(st.sampled_from(STATES), st.integers(12, 130), st.integers(3, 40), st.booleans())
 def test_a_tile_that_was_asked_how_tall_it_would_be_looks_as_one_that_was_not(
-    glance: Glance, columns: int, count: int, plain: bool
+    glance: NodeTileModel, columns: int, count: int, plain: bool
 ) -> None:
-    asked = Tile(glance, ascii_only=plain)
+    asked = NodeTile(glance, ascii_only=plain)
     natural = asked.natural_lines(columns, count)
     assert natural <= max(count, LEAST)
-    assert asked.rows(columns, natural) == Tile(glance, ascii_only=plain).rows(columns, natural)
+    assert asked.rows(columns, natural) == NodeTile(glance, ascii_only=plain).rows(columns, natural)
 
 
 @given(st.integers(1, 9), st.integers(0, 8), st.integers(50, 220), st.integers(10, 60))
@@ -285,9 +292,9 @@ def test_the_overview_is_exactly_as_large_as_asked_and_has_the_chosen_one(
         replace(seen(READY), view=replace(seen(READY).view, name=NodeName(f"s{at}"))) for at in range(count)
     )
     chosen %= count
-    painted = overview(Scene(glances, chosen), columns, high)
+    painted = render_overview(OverviewScreenModel(glances, chosen), columns, high)
     assert len(painted.rows) == high
-    assert {width(row) for row in painted.rows} == {columns}
+    assert {row_width(row) for row in painted.rows} == {columns}
     assert chosen in [box.index for box in painted.boxes]
 
 
@@ -295,7 +302,10 @@ def test_findings_and_the_last_lines_stand_below() -> None:
     found = Finding(FindingKind.THERMAL, Severity.PROBLEM, NODE, "heat slows the GPU down")
     glance = replace(seen(READY), view=replace(seen(READY).view, findings=(found,)))
     shown = "\n".join(
-        text(row) for row in overview(Scene((glance,), 0, (LastLine(NODE, "q", "[/red] \x1b[31mline"),)), 80, 24).rows
+        plain_text(row)
+        for row in render_overview(
+            OverviewScreenModel((glance,), 0, (RecentLogLine(NODE, "q", "[/red] \x1b[31mline"),)), 80, 24
+        ).rows
     )
     assert "✕ spark1  heat slows the GPU down" in shown
     assert "spark1 │ [/red] line" in shown
@@ -303,24 +313,24 @@ def test_findings_and_the_last_lines_stand_below() -> None:
 
 @pytest.mark.parametrize(("columns", "high"), [(80, 22), (120, 38), (200, 48)])
 def test_no_notice_and_no_curve_moves_a_tile(columns: int, high: int) -> None:
-    flat, steep = Rings(), Rings()
+    flat, steep = SampleSeries(), SampleSeries()
     for second in range(30):
         sample = replace(SAMPLE, uptime=5000.0 + second, sequence=second)
-        flat.take(sample, NOW - 30 + second)
+        flat.add_sample(sample, NOW - 30 + second)
         moving = replace(MEMORY, free=(second + 1) * GIB, available=(second + 20) * GIB)
         busy = replace(GPU, busy=second / 30, power=10.0 + 2 * second)
-        steep.take(replace(sample, memory=moving, gpus=(busy,)), NOW - 30 + second)
-    quiet = Scene((seen(READY, rings=flat), seen(READY, rings=flat)), 0)
-    happened = tuple(Happening(NOW, NODE, f"event {at}", Tone.VALUE, ("node",)) for at in range(6))
-    loud = Scene(
-        (seen(READY, rings=steep), seen(READY, rings=steep)), 0, (LastLine(NODE, "q", "line"),) * 12,
-        (("a notice of some length " * 6, Tone.ACCENT),) * 2, happened=happened,
+        steep.add_sample(replace(sample, memory=moving, gpus=(busy,)), NOW - 30 + second)
+    quiet = OverviewScreenModel((seen(READY, rings=flat), seen(READY, rings=flat)), 0)
+    happened = tuple(EventLogEntry(NOW, NODE, f"event {at}", TextStyle.VALUE, ("node",)) for at in range(6))
+    loud = OverviewScreenModel(
+        (seen(READY, rings=steep), seen(READY, rings=steep)), 0, (RecentLogLine(NODE, "q", "line"),) * 12,
+        (("a notice of some length " * 6, TextStyle.ACCENT),) * 2, happened=happened,
     )  # fmt: skip
-    calm, busy_one = overview(quiet, columns, high), overview(loud, columns, high)
+    calm, busy_one = render_overview(quiet, columns, high), render_overview(loud, columns, high)
     assert calm.boxes == busy_one.boxes
     for name in ("memory", "decode", "accept", "reads", "GPU"):
         before, after = (
-            [at for at, line in enumerate(map(text, made.rows)) if line[2:].startswith(f"{name} ")]
+            [at for at, line in enumerate(map(plain_text, made.rows)) if line[2:].startswith(f"{name} ")]
             for made in (calm, busy_one)
         )
         assert before == after, name
@@ -328,22 +338,22 @@ def test_no_notice_and_no_curve_moves_a_tile(columns: int, high: int) -> None:
 
 
 def test_where_there_is_room_more_of_what_happened_is_seen() -> None:
-    happened = tuple(Happening(NOW, NODE, f"event {at:02}", Tone.VALUE, ("node",)) for at in range(20))
-    scene = Scene((seen(READY), seen(READY)), 0, happened=happened)
+    happened = tuple(EventLogEntry(NOW, NODE, f"event {at:02}", TextStyle.VALUE, ("node",)) for at in range(20))
+    scene = OverviewScreenModel((seen(READY), seen(READY)), 0, happened=happened)
     counts = [
-        sum("event " in line for line in map(text, overview(scene, columns, high).rows))
+        sum("event " in line for line in map(plain_text, render_overview(scene, columns, high).rows))
         for columns, high in ((80, 22), (200, 68))
     ]
     assert counts[0] <= 6 < counts[1]
-    logs = replace(scene, lines=(LastLine(NODE, "q", "a line of a log"),) * 40)
-    told = [text(line) for line in overview(logs, 200, 68).rows]
+    logs = replace(scene, lines=(RecentLogLine(NODE, "q", "a line of a log"),) * 40)
+    told = [plain_text(line) for line in render_overview(logs, 200, 68).rows]
     assert sum("a line of a log" in line for line in told) >= sum("event " in line for line in told) > 6
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_tiles_stand_beside_each_other_where_there_is_room(count: int) -> None:
-    scene = Scene(tuple(seen(READY) for _ in range(count)))
-    wide, narrow = (overview(scene, columns, 60).boxes for columns in (200, 80))
+    scene = OverviewScreenModel(tuple(seen(READY) for _ in range(count)))
+    wide, narrow = (render_overview(scene, columns, 60).boxes for columns in (200, 80))
     assert {box.x for box in narrow} == {0}
     assert len({box.y for box in wide}) == (2 if count == 4 else 1)
     assert max(box.x + box.columns for box in wide) == 200
@@ -358,30 +368,35 @@ def test_ready_is_told_since_when_only_where_that_was_seen() -> None:
 
 def test_by_what_it_computes_stands_on_its_tile_as_far_as_there_is_room() -> None:
     facts = (
-        EngineFact(FactName.QUANTIZATION_PATH, "Marlin fallback (FP4 weights, 16-bit arithmetic)", is_fallback=True),
-        EngineFact(FactName.ATTENTION_BACKEND, "FLASHINFER"),
-        EngineFact(FactName.KV_CACHE_TOKENS, "512,432"),
-        EngineFact(FactName.MAX_CONCURRENCY, "7.25"),
+        EngineFact(
+            EngineFactName.QUANTIZATION_PATH, "Marlin fallback (FP4 weights, 16-bit arithmetic)", is_fallback=True
+        ),
+        EngineFact(EngineFactName.ATTENTION_BACKEND, "FLASHINFER"),
+        EngineFact(EngineFactName.KV_CACHE_TOKENS, "512,432"),
+        EngineFact(EngineFactName.MAX_CONCURRENCY, "7.25"),
     )
     one = InstanceView(
         "i", NodeName("n"), "c", "image:1", ContainerState.RUNNING, "Up", True, None, Phase.READY, facts=facts
     )
-    told = text(uses_row(one, Space(90)) or ())
+    told = plain_text(render_engine_facts(one, Space(90)) or ())
     assert told == "uses    ▲ Marlin fallback · attention flashinfer · KV 512,432 tokens · 7.25 at once"
-    assert text(uses_row(one, Space(58)) or ()) == "uses    ▲ Marlin fallback · flashinfer · KV 512,432 tokens"
-    assert text(uses_row(one, Space(56, True)) or ()).startswith("uses    ! Marlin fallback")
-    assert uses_row(replace(one, facts=()), Space(56)) is None
+    assert (
+        plain_text(render_engine_facts(one, Space(58)) or ())
+        == "uses    ▲ Marlin fallback · flashinfer · KV 512,432 tokens"
+    )
+    assert plain_text(render_engine_facts(one, Space(56, True)) or ()).startswith("uses    ! Marlin fallback")
+    assert render_engine_facts(replace(one, facts=()), Space(56)) is None
 
 
 def test_the_engines_version_is_what_its_log_says_and_a_bare_number_is_none() -> None:
     one = replace(READY, image="own/vllm:1", engine="vllm", facts=())
-    assert engine_words(one) == "vLLM"
-    told = replace(one, facts=(EngineFact(FactName.ENGINE_VERSION, "0.32.0"),))
-    assert engine_words(told) == "vLLM 0.32.0"
+    assert engine_label(one) == "vLLM"
+    told = replace(one, facts=(EngineFact(EngineFactName.ENGINE_VERSION, "0.32.0"),))
+    assert engine_label(told) == "vLLM 0.32.0"
     like = replace(
         one,
         image="lmsys/sglang:v0.5.12",
         engine="sglang",
-        facts=(EngineFact(FactName.ENGINE_VERSION, "0.5.12 or like it"),),
+        facts=(EngineFact(EngineFactName.ENGINE_VERSION, "0.5.12 or like it"),),
     )
-    assert engine_words(like) == "SGLang 0.5.12"
+    assert engine_label(like) == "SGLang 0.5.12"

@@ -7,44 +7,44 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.store import InstanceView, LoadView
+from sparkctl.core.store import InstanceView, NodeTelemetryView
 from sparkctl.model.container import ContainerState
-from sparkctl.model.finding import Figure, Finding, FindingKind, Severity
-from sparkctl.model.memory import Memory
-from sparkctl.model.metrics import Acceptance, Activity, Estimator, Numbers, Quantiles
+from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
+from sparkctl.model.memory import MemoryReading
+from sparkctl.model.metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.per_step import PerStep
+from sparkctl.model.per_step import DecodeStepSpec
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import (
     Cpu,
-    DiskRoom,
+    DiskSpace,
     Gpu,
     GpuProcess,
     MemoryDetail,
-    NetLink,
-    Pressure,
-    RdmaPort,
+    MemoryPressure,
+    NetworkInterface,
+    RdmaLane,
     Sample,
     Temperature,
 )
 from sparkctl.model.units import GIB
-from sparkctl.present.top_document import top_document
-from sparkctl.present.top_table import memory_cells, top_lines
+from sparkctl.present.top_document import build_top_json
+from sparkctl.present.top_table import format_memory_bar, format_top
 
-MEMORY = Memory(122 * GIB, 23 * GIB, 4 * GIB, 19 * GIB, 16 * GIB, 15 * GIB)
+MEMORY = MemoryReading(122 * GIB, 23 * GIB, 4 * GIB, 19 * GIB, 16 * GIB, 15 * GIB)
 SAMPLE = Sample(
-    2, 1.0, 2.0, MEMORY, MemoryDetail(pressure=Pressure(0.02, 0.0)), Cpu(0.06, (0.06,), (), (1.0, 2.0, 3.0)),
+    2, 1.0, 2.0, MEMORY, MemoryDetail(pressure=MemoryPressure(0.02, 0.0)), Cpu(0.06, (0.06,), (), (1.0, 2.0, 3.0)),
     (Gpu(0, "NVIDIA GB10", busy=0.96, sm_clock=2398, sm_clock_max=3003, power=62.4, celsius=71, pstate=0, reasons=0x21,
          processes=(GpuProcess(7, 82 * GIB),)),),
     temperatures=(Temperature("acpitz", 78.2), Temperature("acpitz", 71.0)),
-    links=(NetLink("enp1s0f0np0", True, "up", 200000, 9000, receive_rate=900.0, send_rate=None), NetLink("wlP9s9", False)),
-    rdma=(RdmaPort("rocep1s0f0", "1", "enp1s0f0np0", receive_rate=1.25e9, send_rate=3e6, errors=(("symbol_error", 0),)),),
+    links=(NetworkInterface("enp1s0f0np0", True, "up", 200000, 9000, receive_rate=900.0, send_rate=None), NetworkInterface("wlP9s9", False)),
+    rdma=(RdmaLane("rocep1s0f0", "1", "enp1s0f0np0", receive_rate=1.25e9, send_rate=3e6, errors=(("symbol_error", 0),)),),
 )  # fmt: skip
-VIEW = LoadView(NodeName("spark1"), NodeState.OK, 1.0, sample=SAMPLE, instances_seen=1.0)
+VIEW = NodeTelemetryView(NodeName("spark1"), NodeState.OK, 1.0, sample=SAMPLE, instances_seen=1.0)
 
 
-def text(view: LoadView, ascii_only: bool = False) -> str:
-    return "\n".join(top_lines([view], ascii_only))
+def text(view: NodeTelemetryView, ascii_only: bool = False) -> str:
+    return "\n".join(format_top([view], ascii_only))
 
 
 def test_a_node_at_work() -> None:
@@ -60,7 +60,7 @@ def test_a_node_at_work() -> None:
 def test_the_bar_is_as_long_as_it_should_be() -> None:
     bar = VIEW.memory
     assert bar is not None
-    assert memory_cells(bar, True) == "[" + "#" * 27 + "=" * 5 + "-" * 7 + "." + "]"
+    assert format_memory_bar(bar, True) == "[" + "#" * 27 + "=" * 5 + "-" * 7 + "." + "]"
 
 
 def test_what_is_not_known_is_said() -> None:
@@ -82,7 +82,7 @@ def test_what_is_not_known_is_said() -> None:
 
 @pytest.mark.parametrize("state", [state for state in NodeState if state is not NodeState.OK])
 def test_a_node_that_cannot_be_asked_has_its_state_and_no_numbers(state: NodeState) -> None:
-    shown = text(LoadView(NodeName("spark1"), state, 1.0, "no route", "ping it"))
+    shown = text(NodeTelemetryView(NodeName("spark1"), state, 1.0, "no route", "ping it"))
     assert f"{state}: no route" in shown
     assert "try: ping it" in shown
     assert "GiB" not in shown
@@ -93,7 +93,9 @@ def test_ascii_is_ascii() -> None:
 
 
 def test_the_document() -> None:
-    document = json.loads(json.dumps(top_document([VIEW, LoadView(NodeName("b"), NodeState.UNREACHABLE, 1.0)])))
+    document = json.loads(
+        json.dumps(build_top_json([VIEW, NodeTelemetryView(NodeName("b"), NodeState.UNREACHABLE, 1.0)]))
+    )
     first, second = document["nodes"]
     assert document["schema"] == 1
     memory = first["memory"]
@@ -114,14 +116,16 @@ def test_figures_stand_under_their_instance() -> None:
     unknown = text(replace(VIEW, instances=(foreign, ready))).splitlines()[-3:]
     assert unknown[1] == "      no figures: neither /metrics nor its log tells what it does"
     assert "foreign" in unknown[2]
-    idle = replace(ready, numbers=Numbers(Activity.IDLE, generation_rate=0.0), metrics_hint="args.x: true")
+    idle = replace(ready, numbers=EngineMeter(EngineActivity.IDLE, generation_rate=0.0), metrics_hint="args.x: true")
     assert text(replace(VIEW, instances=(idle,))).endswith(
         "\n      idle · /metrics is off; in the profile: args.x: true"
     )
     assert text(
-        replace(VIEW, instances=(replace(idle, numbers=Numbers(Activity.DECODING)),)), ascii_only=True
+        replace(VIEW, instances=(replace(idle, numbers=EngineMeter(EngineActivity.DECODING)),)), ascii_only=True
     ).isascii()
-    assert json.loads(json.dumps(top_document([replace(VIEW, instances=(ready,))])))["instances"][0]["numbers"] is None
+    assert (
+        json.loads(json.dumps(build_top_json([replace(VIEW, instances=(ready,))])))["instances"][0]["numbers"] is None
+    )
 
 
 def test_what_docker_last_said_stands_with_its_age() -> None:
@@ -138,7 +142,7 @@ def test_what_docker_last_said_stands_with_its_age() -> None:
     assert "as of 20 s ago" in text(replace(VIEW, when=21.0, instances=(one,)))
     never = text(replace(VIEW, instances_seen=None))
     assert never.endswith("what runs is not known yet")
-    (document,) = top_document([hung])["instances"]  # type: ignore[misc]
+    (document,) = build_top_json([hung])["instances"]  # type: ignore[misc]
     assert document["seen"] == 1.0
 
 
@@ -146,7 +150,7 @@ def test_what_nobody_is_known_to_hold_is_said_and_folded_into_nothing() -> None:
     detail = MemoryDetail(anonymous=11 * GIB, shared=2 * GIB)
     told = replace(VIEW, sample=replace(SAMPLE, detail=detail))
     assert "other 17.0 (processes 13.0, unaccounted 4.0)   page cache" in text(told)
-    memory = top_document([told])["nodes"][0]["memory"]  # type: ignore[index]
+    memory = build_top_json([told])["nodes"][0]["memory"]  # type: ignore[index]
     assert (memory["processes"], memory["unaccounted"], memory["other_used"]) == (13 * GIB, 4 * GIB, 17 * GIB)
     silent = replace(told, sample=replace(SAMPLE, detail=detail, gpus=None, gpu_silent_for=14.2))
     assert "other 99.0 (processes 13.0, unaccounted —)" in text(silent), "the GPU's part is among it"
@@ -156,14 +160,14 @@ def test_what_nobody_is_known_to_hold_is_said_and_folded_into_nothing() -> None:
 
 def test_a_function_that_idles_while_the_other_works_is_called_out() -> None:
     two = (
-        RdmaPort("rocep1s0f0", "1", "enp1s0f0np0", receive_rate=1.7e9, send_rate=0.0),
-        RdmaPort("roceP2p1s0f0", "1", "enP2p1s0f0np0", receive_rate=0.0, send_rate=0.0),
+        RdmaLane("rocep1s0f0", "1", "enp1s0f0np0", receive_rate=1.7e9, send_rate=0.0),
+        RdmaLane("roceP2p1s0f0", "1", "enP2p1s0f0np0", receive_rate=0.0, send_rate=0.0),
     )
-    links = (*(SAMPLE.links or ())[:1], NetLink("enP2p1s0f0np0", True, "up", 200000, 9000))
+    links = (*(SAMPLE.links or ())[:1], NetworkInterface("enP2p1s0f0np0", True, "up", 200000, 9000))
     view = replace(VIEW, sample=replace(SAMPLE, rdma=two, links=links))
     (row,) = [line for line in text(view).splitlines() if "IDLE" in line]
     assert row.endswith("RDMA roceP2p1s0f0 ↓ 0 B/s ↑ 0 B/s   IDLE while rocep1s0f0 works: half of the link is unused")
-    rdma = top_document([view])["nodes"][0]["rdma"]  # type: ignore[index]
+    rdma = build_top_json([view])["nodes"][0]["rdma"]  # type: ignore[index]
     assert [port["idle_while"] for port in rdma] == [None, "rocep1s0f0"]
     for other in (replace(two[1], receive_rate=1.6e9), replace(two[1], receive_rate=None)):
         assert "IDLE" not in text(replace(view, sample=replace(SAMPLE, rdma=(two[0], other), links=links)))
@@ -174,11 +178,11 @@ def test_a_function_that_idles_while_the_other_works_is_called_out() -> None:
 BUSY = InstanceView(
     "qwen36", NodeName("spark1"), "sglang-qwen36", "image", ContainerState.RUNNING, "Up 3 hours", ours=True,
     memory=98 * GIB, phase=Phase.READY, engine="sglang", port=8003, endpoint="http://spark-2a60.local:8003",
-    expected=96 * GIB, per_step=PerStep(weights=27_000_000_000, draft_passes=3, draft_tokens=3),
-    numbers=Numbers(
-        Activity.DECODING, 10, Estimator.COUNTERS, generation_rate=12.7, prompt_rate=400.0, steps=12.7 / 1.75, running=1,
+    expected=96 * GIB, per_step=DecodeStepSpec(weights=27_000_000_000, draft_passes=3, draft_tokens=3),
+    numbers=EngineMeter(
+        EngineActivity.DECODING, 10, MeterSource.COUNTERS, generation_rate=12.7, prompt_rate=400.0, steps=12.7 / 1.75, running=1,
         waiting=2, batch=1, kv_usage=0.14, prefix_hit_rate=0.4,
-        acceptance=Acceptance(1.75, 0.25, (0.5, 0.2, 0.05), Estimator.COUNTERS),
+        acceptance=DraftAcceptance(1.75, 0.25, (0.5, 0.2, 0.05), MeterSource.COUNTERS),
         ttft=Quantiles(0.31, 1.2, 9), inter_token=Quantiles(0.075, 0.09, 100),
     ),
 )  # fmt: skip
@@ -186,7 +190,7 @@ BUSY = InstanceView(
 
 def shown_of(one: InstanceView, width: int | None = None, explain: bool = False, **changes: object) -> list[str]:
     view = replace(VIEW, instances=(one,), **changes)  # type: ignore[arg-type]
-    lines = top_lines([view], False, width, explain)
+    lines = format_top([view], False, width, explain)
     return [line.strip() for line in lines[next(at for at, line in enumerate(lines) if "Up 3" in line) + 1 :]]
 
 
@@ -205,13 +209,13 @@ def test_the_explanation_has_formula_and_inputs_or_why_not() -> None:
     assert said[0].startswith("GB/s = decode steps/s x")
     assert "weights        27.00 GB" in said
     assert "draft model    not counted: model.draft_weights in the profile would tell its size" in said
-    idle = replace(BUSY, numbers=Numbers(Activity.IDLE, generation_rate=0.0))
+    idle = replace(BUSY, numbers=EngineMeter(EngineActivity.IDLE, generation_rate=0.0))
     assert shown_of(idle) == ["idle", "holds 98.0 GiB · 96.0 GiB expected"], "blank: nothing is read"
     assert shown_of(idle, explain=True)[-1] == "no bandwidth: no step happens: nothing is read"
     unknown = replace(BUSY, per_step=None)
     assert "reads — · model.weights in the profile would tell" in shown_of(unknown)
     assert "bytes of the checkpoint" in shown_of(unknown, explain=True)[-1]
-    (document,) = top_document([replace(VIEW, instances=(idle,))])["instances"]  # type: ignore[misc]
+    (document,) = build_top_json([replace(VIEW, instances=(idle,))])["instances"]  # type: ignore[misc]
     assert (document["bandwidth"], document["bandwidth_blank"]) == (None, "no step happens: nothing is read")
 
 
@@ -221,7 +225,7 @@ def test_a_gpu_that_counts_is_believed_and_nothing_estimated() -> None:
     view = replace(VIEW, sample=sample, instances=(BUSY,))
     assert "memory 2118 GB/s measured · 44 % of 4814 spec" in text(view)
     assert " est. " not in text(view)
-    document = top_document([view])
+    document = build_top_json([view])
     assert document["nodes"][0]["bandwidth"]["source"] == "counter"  # type: ignore[index]
     assert "counter" in document["instances"][0]["bandwidth_blank"]  # type: ignore[index]
 
@@ -229,7 +233,7 @@ def test_a_gpu_that_counts_is_believed_and_nothing_estimated() -> None:
 @pytest.mark.parametrize("width", [80, 100, 120])
 @pytest.mark.parametrize("ascii_only", [False, True])
 def test_nothing_is_wider_than_the_terminal(width: int, ascii_only: bool) -> None:
-    detail = MemoryDetail(anonymous=11 * GIB, pressure=Pressure(0.02, 0.0))
+    detail = MemoryDetail(anonymous=11 * GIB, pressure=MemoryPressure(0.02, 0.0))
     odd = replace(BUSY, name="qwen–日本", detail="läuft noch")
     views = [
         replace(
@@ -238,23 +242,23 @@ def test_nothing_is_wider_than_the_terminal(width: int, ascii_only: bool) -> Non
         replace(
             VIEW, docker_known=False, when=90.0, detail="Docker did not answer within 10 s", hint="sudo systemctl x"
         ),
-        LoadView(NodeName("b"), NodeState.UNREACHABLE, 1.0, "no route to host; " * 8, "ping it"),
+        NodeTelemetryView(NodeName("b"), NodeState.UNREACHABLE, 1.0, "no route to host; " * 8, "ping it"),
     ]
-    lines = top_lines(views, ascii_only, width, explain=True)
+    lines = format_top(views, ascii_only, width, explain=True)
     assert max(len(line) for line in lines) <= width
     assert not ascii_only or "\n".join(lines).isascii()
 
 
 def test_a_low_window_leaves_out_what_is_in_order_and_says_so() -> None:
-    disks = (DiskRoom("/full", 100 * GIB, GIB), DiskRoom("/roomy", 100 * GIB, 60 * GIB))
+    disks = (DiskSpace("/full", 100 * GIB, GIB), DiskSpace("/roomy", 100 * GIB, 60 * GIB))
     idle = (
-        RdmaPort("rocep1s0f0", "1", "enp1s0f0np0", receive_rate=0.0, send_rate=0.0),
-        RdmaPort("roceP2p1s0f0", "1", "enP2p1s0f0np0", receive_rate=1e9, send_rate=0.0),
+        RdmaLane("rocep1s0f0", "1", "enp1s0f0np0", receive_rate=0.0, send_rate=0.0),
+        RdmaLane("roceP2p1s0f0", "1", "enP2p1s0f0np0", receive_rate=1e9, send_rate=0.0),
     )
     view = replace(VIEW, sample=replace(SAMPLE, disks=disks, rdma=idle), instances=(BUSY,))
-    whole = top_lines([view])
-    assert top_lines([view], height=len(whole)) == whole
-    brief = top_lines([view], height=len(whole) - 3)
+    whole = format_top([view])
+    assert format_top([view], height=len(whole)) == whole
+    brief = format_top([view], height=len(whole) - 3)
     shown = "\n".join(brief)
     assert brief[-1] == "(left out: details of instances, CPU, disks in good order; a taller window shows them)"
     for kept in ("GPU processes", "held back by", "/full", "IDLE while", "12.7 tok/s", "accepts 1.75", "196 GB/s"):
@@ -264,14 +268,14 @@ def test_a_low_window_leaves_out_what_is_in_order_and_says_so() -> None:
         assert gone not in shown
     swollen = replace(BUSY, memory=110 * GIB)
     assert "holds 110.0 GiB · 96.0 GiB expected" in "\n".join(
-        top_lines([replace(view, instances=(swollen,))], height=len(whole) - 2)
+        format_top([replace(view, instances=(swollen,))], height=len(whole) - 2)
     )
 
 
-def ill(name: str, *severities: Severity) -> LoadView:
+def ill(name: str, *severities: Severity) -> NodeTelemetryView:
     findings = tuple(
         Finding(FindingKind.DISK, severity, NodeName(name), f"{name} has trouble {index}", f"mend {name} {index}",
-                evidence=(Figure("free", "1", "GiB"),))
+                evidence=(FindingEvidence("free", "1", "GiB"),))
         for index, severity in enumerate(severities)
     )  # fmt: skip
     return replace(VIEW, name=NodeName(name), findings=findings)
@@ -279,26 +283,26 @@ def ill(name: str, *severities: Severity) -> LoadView:
 
 def test_a_window_is_filled_with_the_remedy_of_the_worst_first() -> None:
     views = [ill("spark1", Severity.WARNING), ill("spark2", Severity.PROBLEM, Severity.WARNING)]
-    whole = top_lines(views)
-    least = next(height for height in range(5, 40) if top_lines(views, height=height)[-1].startswith("(left out"))
+    whole = format_top(views)
+    least = next(height for height in range(5, 40) if format_top(views, height=height)[-1].startswith("(left out"))
     for height in range(1, len(whole) + 2):
-        lines = top_lines(views, height=height)
+        lines = format_top(views, height=height)
         assert len(lines) <= max(height, 2), "the picture never scrolls"
         said = "\n".join(lines)
         if height >= least:
             assert all(f"trouble {index}" in said for index in (0, 1))
         assert "mend spark2 0" in said or "mend" not in said, "the worst one's remedy comes first"
-    assert "mend spark2 0" in "\n".join(top_lines(views, height=least + 1))
-    assert "mend spark1 0" not in "\n".join(top_lines(views, height=least + 1))
+    assert "mend spark2 0" in "\n".join(format_top(views, height=least + 1))
+    assert "mend spark1 0" not in "\n".join(format_top(views, height=least + 1))
 
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_where_even_the_brief_picture_is_too_long_every_node_has_its_findings(width: int) -> None:
     views = [ill("spark1", Severity.WARNING), ill("spark2", Severity.PROBLEM, Severity.WARNING, Severity.WARNING)]
-    lines = top_lines(views, width=width, height=9)
+    lines = format_top(views, width=width, height=9)
     assert len(lines) <= 9
     assert all(len(line) <= width for line in lines)
     assert "spark2 has trouble 0" in "\n".join(lines)
-    lines = top_lines(views, True, width, height=5)
+    lines = format_top(views, True, width, height=5)
     assert "spark2: " in "\n".join(lines), lines
     assert len(lines) <= 5

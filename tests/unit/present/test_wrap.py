@@ -5,30 +5,30 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparkctl.present.spans import Span, Tone, cells, row, text, width
-from sparkctl.present.wrap import wrapped
+from sparkctl.present.spans import Span, TextStyle, make_row, plain_text, row_width, text_width
+from sparkctl.present.wrap import wrap_rows
 
 WORDS = st.text(st.sampled_from("abc日é-"), min_size=1, max_size=9)
-ROWS = st.lists(st.tuples(st.lists(WORDS, max_size=4).map(" ".join), st.sampled_from(list(Tone))), max_size=5)
+ROWS = st.lists(st.tuples(st.lists(WORDS, max_size=4).map(" ".join), st.sampled_from(list(TextStyle))), max_size=5)
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)  # the machine may be busy
 @given(ROWS, st.integers(1, 30), st.integers(0, 6))
-def test_words_and_their_tones_stay(spans: list[tuple[str, Tone]], columns: int, indent: int) -> None:
-    one = row(" " * indent, *(Span(f"{words} ", tone) for words, tone in spans))
-    lines = wrapped([one], columns)
-    assert [word for line in lines for word in text(line).split()] == text(one).split()
+def test_words_and_their_tones_stay(spans: list[tuple[str, TextStyle]], columns: int, indent: int) -> None:
+    one = make_row(" " * indent, *(Span(f"{words} ", tone) for words, tone in spans))
+    lines = wrap_rows([one], columns)
+    assert [word for line in lines for word in plain_text(line).split()] == plain_text(one).split()
     kept = [(char, span.tone) for line in lines for span in line for char in span.text if char != " "]
     assert kept == [(char, span.tone) for span in one for char in span.text if char != " "]
-    longest = max((cells(word) for word in text(one).split()), default=0)
-    assert all(width(line) <= max(columns, columns // 3 + longest) for line in lines)
+    longest = max((text_width(word) for word in plain_text(one).split()), default=0)
+    assert all(row_width(line) <= max(columns, columns // 3 + longest) for line in lines)
 
 
 def test_what_goes_on_hangs_under_its_beginning() -> None:
-    one = row("  ", Span("start a profile of yours", Tone.VALUE))
-    assert [text(line) for line in wrapped([one], 12)] == ["  start a", "  profile of", "  yours"]
+    one = make_row("  ", Span("start a profile of yours", TextStyle.VALUE))
+    assert [plain_text(line) for line in wrap_rows([one], 12)] == ["  start a", "  profile of", "  yours"]
 
 
 def test_what_fits_is_left_as_it_is() -> None:
-    one = row("  a  b", Span("   c", Tone.KEY))
-    assert wrapped([one, ()], 20) == [one, ()]
+    one = make_row("  a  b", Span("   c", TextStyle.KEY))
+    assert wrap_rows([one, ()], 20) == [one, ()]

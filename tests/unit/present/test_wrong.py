@@ -4,40 +4,43 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparkctl.core.situation import Situation, nothing_wrong
-from sparkctl.core.store import LoadView
+from sparkctl.core.situation import ActionContext, nothing_wrong
+from sparkctl.core.store import NodeTelemetryView
 from sparkctl.model.container import ContainerState
-from sparkctl.model.events import Ended, GuardActed, Outcome
+from sparkctl.model.events import CommandEnded, GuardActed, Outcome
 from sparkctl.model.finding import Finding, FindingKind, Severity
-from sparkctl.model.guard import GuardAct
+from sparkctl.model.guard import GuardAction
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.verdict import Cause, Evidence, Verdict
-from sparkctl.present.happened import happening
-from sparkctl.present.spans import Tone, text
-from sparkctl.present.wrong import Wrong, wrong_rows
+from sparkctl.model.verdict import Evidence, FailureCause, Verdict
+from sparkctl.present.happened import describe_event
+from sparkctl.present.spans import TextStyle, plain_text
+from sparkctl.present.wrong import NodeProblems, render_problems
 
 NODE = NodeName("spark2")
 ONE = InstanceView(
     "big", NODE, "c", "image", ContainerState.EXITED, "Exited (1)", ours=True, memory=None, phase=Phase.FAILED
 )  # fmt: skip
-VIEW = LoadView(NODE, NodeState.OK, 10.0)
+VIEW = NodeTelemetryView(NODE, NodeState.OK, 10.0)
 VERDICT = Verdict(
-    Cause.CUDA_OUT_OF_MEMORY, "big ran out of memory.", (Evidence("CUDA out of memory", "log", 7),), "less context"
+    FailureCause.CUDA_OUT_OF_MEMORY,
+    "big ran out of memory.",
+    (Evidence("CUDA out of memory", "log", 7),),
+    "less context",
 )
-END = Ended(9.0, Outcome.FAILED, 1, 30.0, node=NODE, instance="big", verdict=VERDICT)
-WELL = Wrong(VIEW, 10.0, {})
+END = CommandEnded(9.0, Outcome.FAILED, 1, 30.0, node=NODE, instance="big", verdict=VERDICT)
+WELL = NodeProblems(VIEW, 10.0, {})
 
 
-def shown(wrong: Wrong) -> str:
-    return "\n".join(text(one) for one in wrong_rows(wrong, 90))
+def shown(wrong: NodeProblems) -> str:
+    return "\n".join(plain_text(one) for one in render_problems(wrong, 90))
 
 
 def test_nothing_is_wrong_where_nothing_is() -> None:
     assert not WELL.is_more_than_findings
-    assert wrong_rows(WELL, 90) == []
-    now = Situation((NODE,), (VIEW,), NODE)
+    assert render_problems(WELL, 90) == []
+    now = ActionContext((NODE,), (VIEW,), NODE)
     assert nothing_wrong(now) == "nothing is found wrong with spark2"
     assert nothing_wrong(replace(now, is_troubled=True)) is None
 
@@ -47,7 +50,7 @@ def test_a_failed_start_is_told_with_its_proof_and_not_twice() -> None:
         WELL,
         view=replace(VIEW, instances=(ONE,)),
         ends={"big": END},
-        notices=[("✕ big failed on spark2: so", Tone.BAD)],
+        notices=[("✕ big failed on spark2: so", TextStyle.BAD)],
     )
     assert wrong.is_more_than_findings
     assert shown(wrong).count("big failed") == 1
@@ -60,7 +63,7 @@ def test_a_failed_start_is_told_with_its_proof_and_not_twice() -> None:
 
 
 def test_what_the_guard_did_here_is_told_and_not_what_it_did_elsewhere() -> None:
-    did = happening(GuardActed(5.0, NODE, GuardAct.KILLED, "swap grew by 3 GiB", at=5.0, instance="big"))
+    did = describe_event(GuardActed(5.0, NODE, GuardAction.KILLED, "swap grew by 3 GiB", at=5.0, instance="big"))
     assert did is not None
     wrong = replace(WELL, happened=(did, replace(did, node=NodeName("spark1"), text="other")))
     assert wrong.is_more_than_findings
@@ -73,7 +76,7 @@ def test_the_connection_the_config_a_refusal_and_the_findings_are_there_too() ->
     finding = Finding(FindingKind.SWAP, Severity.WARNING, NODE, "swap is in use", "turn it off")
     wrong = replace(
         WELL, view=replace(away, findings=(finding,)), fault="config.yaml:2:1: no such key\nand another", hint="see README",
-        notices=[("✕ no such profile on spark2", Tone.BAD), ("● fine", Tone.GOOD)],
+        notices=[("✕ no such profile on spark2", TextStyle.BAD), ("● fine", TextStyle.GOOD)],
     )  # fmt: skip
     words = shown(wrong)
     for one in ("config.yaml:2:1: no such key", "and another", "try: see README", "does not let milo in", "r asks again",

@@ -17,10 +17,10 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-from sparkctl.model.guard import GuardEvent, GuardRefused, GuardStarted, GuardState, Receipt
+from sparkctl.model.guard import GuardEvent, GuardProcess, GuardReceipt, GuardRefusal, GuardState
 from sparkctl.model.units import GIB, MIB
 from sparkctl.probe import travel
-from sparkctl.probe.decode_guard import decode_said, decode_start
+from sparkctl.probe.decode_guard import decode_guard_line, decode_guard_start
 
 FLOOR = 512 * MIB
 LOADING, SERVING, THIRD = "1a" * 32, "5e" * 32, "3d" * 32
@@ -189,17 +189,17 @@ class Client:
         self.events: list[GuardEvent] = []
         self._file = self.socket.makefile("rb")
 
-    def read(self) -> GuardState | Receipt | GuardRefused | None:
+    def read(self) -> GuardState | GuardReceipt | GuardRefusal | None:
         """Return the next answer."""
         while True:
             line = self._file.readline()
             assert line, "the guard closed the connection"
-            said = decode_said(line)
+            said = decode_guard_line(line)
             if not isinstance(said, GuardEvent):
                 return said
             self.events.append(said)
 
-    def ask(self, **command: Any) -> GuardState | Receipt | GuardRefused | None:
+    def ask(self, **command: Any) -> GuardState | GuardReceipt | GuardRefusal | None:
         self.socket.sendall(json.dumps(command).encode() + b"\n")
         return self.read()
 
@@ -214,9 +214,9 @@ class Client:
         assert isinstance(found, GuardState), found
         return found
 
-    def receipt(self, container: str = LOADING) -> Receipt | None:
+    def receipt(self, container: str = LOADING) -> GuardReceipt | None:
         found = self.ask(do="receipt", container=container)
-        assert found is None or isinstance(found, Receipt)
+        assert found is None or isinstance(found, GuardReceipt)
         return found
 
     def happened(self) -> list[str]:
@@ -240,16 +240,16 @@ class Guarded:
         self.python, self.nvml = python, nvml
         self.pids: set[int] = set()
         self.clients: list[Client] = []
-        self.said = GuardStarted("")
+        self.said = GuardProcess("")
 
-    def start(self) -> GuardStarted | GuardRefused:
+    def start(self) -> GuardProcess | GuardRefusal:
         """Start a guard as travel says; return what it says when its starter has ended."""
         root = str(self.proc.root)
-        start = travel.start_guard(root=root, nvml=self.nvml, python=self.python, options=self.options)
+        start = travel.guard_program(root=root, nvml=self.nvml, python=self.python, options=self.options)
         done = subprocess.run(start.argv, input=start.stdin, capture_output=True, timeout=20, check=False)
         assert done.stdout, done.stderr.decode()
-        said = decode_start(done.stdout)
-        if isinstance(said, GuardStarted):
+        said = decode_guard_start(done.stdout)
+        if isinstance(said, GuardProcess):
             assert said.pid is not None
             self.pids.add(said.pid)
             self.said = said
@@ -293,7 +293,7 @@ def guarded(place: Path, start: bool = True, **options: Any) -> Iterator[Guarded
     machine = Guarded(place, **options)
     try:
         if start:
-            assert isinstance(machine.start(), GuardStarted)
+            assert isinstance(machine.start(), GuardProcess)
         yield machine
     finally:
         machine.close()

@@ -38,7 +38,7 @@ class Running:
     """One probe. Every read has a deadline, so a probe that says nothing fails a test instead of hanging it."""
 
     def __init__(self, shell: Sequence[str] = (), **options: Any) -> None:
-        self.start = travel.start(**options)
+        self.start = travel.agent_program(**options)
         line, script = remote_command(self.start.argv)
         argv = [*shell, line] if shell else self.start.argv
         self.process = subprocess.Popen(

@@ -18,10 +18,10 @@ from typing import Any
 import psutil
 import pytest
 
-from sparkctl.model.sample import Gid, Sample
+from sparkctl.model.sample import RdmaGid, Sample
 from sparkctl.model.units import KIB
 from sparkctl.probe import agent, travel
-from sparkctl.probe.decode import Hello, decode
+from sparkctl.probe.decode import AgentHello, decode_agent_line
 from tests.unit.probe.running import GB10_MEMINFO, Running, machine, probe, pythons
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
@@ -40,14 +40,14 @@ def nvmlInit(): time.sleep(600)
 """
 
 
-def hello(running: Running) -> Hello:
-    found = decode(running.line())
-    assert isinstance(found, Hello)
+def hello(running: Running) -> AgentHello:
+    found = decode_agent_line(running.line())
+    assert isinstance(found, AgentHello)
     return found
 
 
 def sample(running: Running) -> Sample:
-    found = decode(running.line())
+    found = decode_agent_line(running.line())
     assert isinstance(found, Sample)
     running.feed()
     return found
@@ -185,8 +185,8 @@ def test_another_machine_under_root(tmp_path: Path) -> None:
     assert dict(read.rdma[0].errors)["np_cnp_sent"] == 7
     assert dict(read.rdma[0].errors)["symbol_error"] is None
     assert read.rdma[0].gids == (
-        Gid(0, "IB/RoCE v1", "fe80:0000:0000:0000:4abb:feff:fe12:3456"),
-        Gid(5, "RoCE v2", "192.168.200.11"),
+        RdmaGid(0, "IB/RoCE v1", "fe80:0000:0000:0000:4abb:feff:fe12:3456"),
+        RdmaGid(5, "RoCE v2", "192.168.200.11"),
     )
     assert [one.networks for one in read.links] == [("192.168.200.0/24",), ()]
 

@@ -13,21 +13,21 @@ from pathlib import Path
 import pytest
 
 from sparkctl.probe import collection
-from sparkctl.probe.collection import Collection, Reading
+from sparkctl.probe.collection import CollectedReading, CollectedReadings
 from tests.unit.probe.running import GB10_MEMINFO, machine, nvml_stub, pythons
 
 SOURCE = Path(collection.__file__).with_name("collect.py").read_text()
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
 
 
-def collected(start: collection.Start, env: dict[str, str] | None = None) -> dict[str, Reading]:
+def collected(start: collection.Start, env: dict[str, str] | None = None) -> dict[str, CollectedReading]:
     ran = subprocess.run(
         start.argv, input=start.stdin, capture_output=True, timeout=60, env={**os.environ, **(env or {})}, check=True
     )
-    gathered = Collection()
+    gathered = CollectedReadings()
     for line in ran.stdout.splitlines():
         assert len(line) < 60_000  # what a pipe's reader takes
-        gathered.hear(line)
+        gathered.add_line(line)
     assert gathered.whole
     assert ran.stderr == b""
     return {reading.name: reading for reading in gathered.readings()}
@@ -53,8 +53,8 @@ def test_a_machine_made_of_files_is_read_whole(python: str, tmp_path: Path) -> N
         "/proc/sys/vm/swappiness": "60\n",
     })  # fmt: skip
     found = collected(collection.start(root, nvml=b"", python=python))
-    assert found["proc/meminfo"] == Reading("proc/meminfo", GB10_MEMINFO)
-    assert found["proc/vmstat"] == Reading("proc/vmstat", "", "No such file or directory")
+    assert found["proc/meminfo"] == CollectedReading("proc/meminfo", GB10_MEMINFO)
+    assert found["proc/vmstat"] == CollectedReading("proc/vmstat", "", "No such file or directory")
     assert found["proc/cpuinfo"].text.count(" x\n") == 2
     assert found["thermal"].text == (
         "/sys/class/thermal/thermal_zone0/type: acpitz\n/sys/class/thermal/thermal_zone0/temp: 54000\n"
@@ -72,7 +72,7 @@ def test_this_machine_and_a_command_that_hangs_and_one_that_never_stops_talking(
     start = collection.start(nvml=b"")
     quick = start.stdin.replace(b"PATIENCE = 10.0", b"PATIENCE = 01.0")
     began = time.monotonic()
-    found = collected(collection.Start(start.argv, quick), {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    found = collected(collection.RemoteProgram(start.argv, quick), {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
     assert time.monotonic() - began < 40
     assert found["commands/uname"].text.startswith("Linux")
     smi = found["commands/nvidia-smi"]
@@ -94,18 +94,18 @@ def test_every_call_of_nvml_is_told_with_its_code(tmp_path: Path) -> None:
 
 
 def test_what_a_node_sends_is_not_trusted() -> None:
-    gathered = Collection()
+    gathered = CollectedReadings()
     for line in (
         b"Welcome to spark1!", b"[]", b'{"name": "../../etc/passwd", "text": "x"}', b'{"name": "/etc/passwd", "text": "x"}',
         b'{"name": "a\\u0000b", "text": "x"}', b'{"name": 5}', b"\xff\xfe", b'{"name": "a/./b", "text": "x"}',
         b'{"name": "fine", "text": 7}', b'{"name": "fine", "text": "x", "end": 1}', b"[" * 100_000,
     ):  # fmt: skip
-        gathered.hear(line)
-    assert gathered.readings() == (Reading("fine", "x", "the node went silent in the middle of it"),)
+        gathered.add_line(line)
+    assert gathered.readings() == (CollectedReading("fine", "x", "the node went silent in the middle of it"),)
     assert not gathered.whole
     for n in range(2000):
-        gathered.hear(b'{"name": "n%d", "text": "x"}' % n)
+        gathered.add_line(b'{"name": "n%d", "text": "x"}' % n)
     for _ in range(300):
-        gathered.hear(b'{"name": "fine", "text": "%s"}' % (b"y" * 8000))
+        gathered.add_line(b'{"name": "fine", "text": "%s"}' % (b"y" * 8000))
     assert len(gathered.readings()) == 500
     assert len(gathered.readings()[0].text) <= 1 << 20

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from sparkctl.core.record import decode as event_of
-from sparkctl.core.record import encode
-from sparkctl.core.rings import Rings
+from sparkctl.core.record import decode_event as event_of
+from sparkctl.core.record import encode_event
+from sparkctl.core.rings import SampleSeries
 from sparkctl.model.events import SampleArrived
-from sparkctl.model.memory import Memory
+from sparkctl.model.memory import MemoryReading
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import Gpu, Sample, memory_bar
 from sparkctl.model.units import GIB
-from sparkctl.probe.decode import Hello, decode
+from sparkctl.probe.decode import AgentHello, decode_agent_line
 
 HEAD = {"probe": 1, "kind": "sample", "sequence": 3, "time": 1.5, "uptime": 9}
 MEMORY = {"total": 120, "available": 100, "free": 60, "page_cache": 38, "swap_total": 16, "swap_free": 15}
@@ -27,17 +27,17 @@ def line(**fields: Any) -> bytes:
 
 
 def test_what_is_new_is_passed_over_and_what_is_absent_is_unknown() -> None:
-    said = decode(line(memory=MEMORY | {"colour": "red"}, moon={"phase": 1}, detail={"dirty": 3}))
+    said = decode_agent_line(line(memory=MEMORY | {"colour": "red"}, moon={"phase": 1}, detail={"dirty": 3}))
     assert isinstance(said, Sample)
     assert (said.sequence, said.time, said.uptime) == (3, 1.5, 9.0)
-    assert said.memory == Memory(120, 100, 60, 38, 16, 15)
+    assert said.memory == MemoryReading(120, 100, 60, 38, 16, 15)
     assert said.detail is not None
     assert (said.detail.dirty, said.detail.writeback) == (3, None)
     assert (said.gpus, said.cpu, said.processes) == (None, None, None)
 
 
 def test_what_is_of_another_type_is_unknown() -> None:
-    said = decode(
+    said = decode_agent_line(
         line(
             memory=MEMORY | {"free": "60"},
             gpus=[{"index": 0, "busy": "x", "power": 4, "celsius": True, "processes": None}, {"name": "no index"}, 7],
@@ -62,16 +62,16 @@ def test_what_is_of_another_type_is_unknown() -> None:
 )  # fmt: skip
 def test_what_is_no_line_of_the_protocol_is_refused(wrong: bytes) -> None:
     with pytest.raises(ValueError, match="probe"):
-        decode(wrong)
+        decode_agent_line(wrong)
 
 
 def test_a_hello() -> None:
-    said = decode(b'{"probe":1,"kind":"hello","identity":{"host":"spark1","sysctl":{"swappiness":60}}}\n')
-    assert said == Hello(host="spark1", sysctl=(("swappiness", 60),))
+    said = decode_agent_line(b'{"probe":1,"kind":"hello","identity":{"host":"spark1","sysctl":{"swappiness":60}}}\n')
+    assert said == AgentHello(host="spark1", sysctl=(("swappiness", 60),))
 
 
 def test_a_sample_survives_the_record() -> None:
-    said = decode(
+    said = decode_agent_line(
         line(
             memory=MEMORY,
             detail={"pressure": {"some": 0.25}, "blocks": [1, 2]},
@@ -87,11 +87,11 @@ def test_a_sample_survives_the_record() -> None:
     )
     assert isinstance(said, Sample)
     event = SampleArrived(1.0, NodeName("spark1"), said)
-    assert event_of(json.loads(json.dumps(encode(event)))) == event
+    assert event_of(json.loads(json.dumps(encode_event(event)))) == event
 
 
 def sample(**fields: Any) -> Sample:
-    said = decode(line(**fields))
+    said = decode_agent_line(line(**fields))
     assert isinstance(said, Sample)
     return said
 
@@ -103,18 +103,18 @@ def test_what_a_container_holds_is_both_sides_of_the_one_memory() -> None:
     ]
     gpus = [{"index": 0, "processes": [{"pid": 7, "memory": 90}, {"pid": 9, "memory": 3}]}]
     said = sample(processes=[*mine, {"pid": 9, "container": None, "gpu_memory": 3}], gpus=gpus)
-    assert (said.held_by("ab"), said.held_by("cd")) == (105, None)
+    assert (said.get_container_memory("ab"), said.get_container_memory("cd")) == (105, None)
 
 
 @pytest.mark.parametrize("gpus", [None, [{"index": 0, "processes": None}], [{"index": 0, "processes": [{"pid": 7}]}]])
 def test_what_a_container_holds_is_not_known_while_the_gpus_side_is_not(gpus: Any) -> None:
     said = sample(processes=[{"pid": 7, "container": "ab", "resident": 1 << 30}], gpus=gpus)
-    assert said.held_by("ab") is None
+    assert said.get_container_memory("ab") is None
 
 
 def test_a_process_that_was_not_looked_at_yet_leaves_the_whole_unknown() -> None:
     mine = [{"pid": 7, "container": "ab", "resident": 10}, {"pid": 8, "container": "ab", "gpu_memory": 90}]
-    assert sample(processes=mine, gpus=[]).held_by("ab") is None
+    assert sample(processes=mine, gpus=[]).get_container_memory("ab") is None
 
 
 @pytest.mark.parametrize("huge", ["1" + "0" * 400, "1e400", "1e308", str(1 << 64)])
@@ -123,14 +123,14 @@ def test_a_number_beyond_any_counter_is_not_known_and_ends_nothing(huge: str) ->
         {"probe": 1, "kind": "sample", "sequence": 1, "time": 1.0, "uptime": 1.0, "memory": dict(MEMORY, total=0),
          "detail": {"oom_kill": 0}, "gpus": [{"index": 0, "power": 0}]}
     )  # fmt: skip
-    said = decode(re.sub(r'("(?:total|oom_kill|power)": )0', rf"\g<1>{huge}", text).encode())
+    said = decode_agent_line(re.sub(r'("(?:total|oom_kill|power)": )0', rf"\g<1>{huge}", text).encode())
     assert isinstance(said, Sample)
     assert said.memory is None
     assert said.detail is not None
     assert said.detail.oom_kill is None
     assert said.gpus is not None
     assert said.gpus[0].power is None
-    assert Rings().take(said, 1.0)
+    assert SampleSeries().add_sample(said, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_gpu_memory_is_the_machines_where_the_gpu_has_none_of_its_own(gpus: Any,
 @pytest.mark.parametrize("gpu", [None, 0, 82 * GIB, 500 * GIB])
 @pytest.mark.parametrize(("available", "free"), [(23, 4), (3, 4), (118, 60), (0, 0)])
 def test_the_four_parts_add_up(available: int, free: int, gpu: int | None) -> None:
-    bar = memory_bar(Memory(122 * GIB, available * GIB, free * GIB, 19 * GIB, 16 * GIB, 15 * GIB), gpu)
+    bar = memory_bar(MemoryReading(122 * GIB, available * GIB, free * GIB, 19 * GIB, 16 * GIB, 15 * GIB), gpu)
     parts = (bar.gpu_processes or 0, bar.other_used, bar.page_cache, bar.free)
     assert sum(parts) == bar.total
     assert min(parts) >= 0

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from sparkctl.model.guard import GuardAct, GuardRights, GuardRole
+from sparkctl.model.guard import GuardAction, GuardRights, GuardRole
 from sparkctl.model.units import GIB, MIB
-from sparkctl.probe.guard_events import keep
-from sparkctl.probe.guard_memory import Holdings
-from sparkctl.probe.guard_receipt import Receipts
+from sparkctl.probe.guard_events import add_with_limit
+from sparkctl.probe.guard_memory import ContainerMemory
+from sparkctl.probe.guard_receipt import ReceiptStore
 from tests.unit.probe.guarding import FLOOR, LOADING, SERVING, THIRD, Guarded, guarded, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
@@ -62,7 +62,7 @@ def test_it_ends_the_instance_that_loads_once_and_leaves_a_receipt(tmp_path: Pat
         time.sleep(2.0)
         receipt = client.receipt(LOADING[:12])
         assert receipt is not None
-        assert (receipt.did, receipt.answer, receipt.floor) == (GuardAct.KILLED, 204, FLOOR)
+        assert (receipt.did, receipt.answer, receipt.floor) == (GuardAction.KILLED, 204, FLOOR)
         assert receipt.role is GuardRole.LOADING
         assert (receipt.instance, receipt.profile, receipt.operator) == ("qwen", "qwen-fp8", "ann@laptop")
         assert receipt.reaction is not None
@@ -209,7 +209,7 @@ class Told:
 def test_growth_is_unknown_while_the_driver_is_silent_and_known_of_what_the_list_left_out(tmp_path: Path) -> None:
     (tmp_path / "proc/7").mkdir(parents=True)
     (tmp_path / "proc/7/cgroup").write_text(f"0::/system.slice/docker-{LOADING}.scope\n")
-    holdings = Holdings(str(tmp_path), None)
+    holdings = ContainerMemory(str(tmp_path), None)
     gpu, processes = Told(), Told()
     holdings.gpu, holdings.processes, holdings.parts = gpu, processes, [gpu, processes]  # type: ignore[assignment]
     small = [{"pid": pid, "container": SERVING, "resident": 1 << 30} for pid in range(100, 148)]
@@ -217,26 +217,26 @@ def test_growth_is_unknown_while_the_driver_is_silent_and_known_of_what_the_list
         gpu.answer = {"gpus": [{"processes": [{"pid": 7, "memory": (10 + 10 * at) * GIB}]}]}
         processes.answer = {"processes": small}
         holdings.ask(time.monotonic())
-    assert holdings.grown(LOADING) == 30 * GIB
-    assert holdings.grown(SERVING) == 0
+    assert holdings.growth(LOADING) == 30 * GIB
+    assert holdings.growth(SERVING) == 0
     for _ in range(6):
         processes.answer = {"processes": small}
         holdings.ask(time.monotonic())
-    assert holdings.grown(LOADING) == 30 * GIB, "an old answer is no new one"
+    assert holdings.growth(LOADING) == 30 * GIB, "an old answer is no new one"
     holdings.held = deque((at - 20, total) for at, total in holdings.held)
-    assert holdings.grown(LOADING) is None
+    assert holdings.growth(LOADING) is None
 
 
 def test_drops_push_no_end_out_of_what_is_told_and_files_look_used(tmp_path: Path) -> None:
     events: deque[dict[str, Any]] = deque([{"what": "killed"}], maxlen=5)
     for at in range(20):
-        keep(events, {"what": "dropped", "at": at})
+        add_with_limit(events, {"what": "dropped", "at": at})
     assert [event["what"] for event in events] == ["killed", *["dropped"] * 4]
     assert events[-1]["at"] == 19
     for name in ("guard.lock", "receipt-0123456789ab.json"):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (1.0, 1.0))
-    Receipts(str(tmp_path), None, None).touch()  # type: ignore[arg-type]
+    ReceiptStore(str(tmp_path), None, None).refresh_mtime()  # type: ignore[arg-type]
     assert (tmp_path / "guard.lock").stat().st_mtime > 1.0
     assert (tmp_path / "receipt-0123456789ab.json").stat().st_mtime == 1.0
 
@@ -347,7 +347,7 @@ def test_a_docker_that_does_not_end_it_is_told_and_asked_again(how: str, tmp_pat
             machine.docker.stop()
         machine.proc.set(0.3)
         until("the failure", lambda: "kill-failed" in client.happened())
-        failed = next(event for event in client.state().events if event.what is GuardAct.KILL_FAILED)
+        failed = next(event for event in client.state().events if event.what is GuardAction.KILL_FAILED)
         told = {
             "refuses": "Docker answered 500: cannot kill it",
             "hangs": "not answered for 3 s",

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from sparkctl.model.guard import (
-    GuardAct,
+    GuardAction,
     GuardEvent,
-    GuardReading,
-    GuardRefused,
+    GuardMemoryReading,
+    GuardProcess,
+    GuardReceipt,
+    GuardRefusal,
     GuardRights,
     GuardRole,
-    GuardStarted,
     GuardState,
-    Receipt,
 )
-from sparkctl.probe.decode_guard import LINE_LIMIT, decode_said, decode_start
+from sparkctl.probe.decode_guard import LINE_LIMIT, decode_guard_line, decode_guard_start
 
 ID = "ab" * 32
 EVENT = {"at": 1.5, "what": "warned", "container": ID, "instance": "qwen", "available": 900, "free": 40, "rate": 2e9,
@@ -36,8 +36,8 @@ def started(**fields: Any) -> bytes:
 
 
 def test_a_start() -> None:
-    assert decode_start(started(already=True, moon=1)) == GuardStarted("/tmp/g-0/guard.sock", 7, True)
-    assert decode_start(b'{"probe":1,"kind":"refused","what":"no"}\n') == GuardRefused("no")
+    assert decode_guard_start(started(already=True, moon=1)) == GuardProcess("/tmp/g-0/guard.sock", 7, True)
+    assert decode_guard_start(b'{"probe":1,"kind":"refused","what":"no"}\n') == GuardRefusal("no")
 
 
 @pytest.mark.parametrize("wrong", [b"", b"Welcome\n", b"[1]", started(probe=2), started(kind="hello"),
@@ -45,11 +45,11 @@ def test_a_start() -> None:
                                    started(probe=True)])  # fmt: skip
 def test_what_is_no_start(wrong: bytes) -> None:
     with pytest.raises(ValueError, match="guard"):
-        decode_start(wrong)
+        decode_guard_start(wrong)
 
 
 def test_a_state_with_news_and_gaps() -> None:
-    found = decode_said(
+    found = decode_guard_line(
         said("state", since=3, pid=7, available="x", free=9, rights={"drop": True, "compact": 1}, docker=None, new=[],
              watches=[WATCH, WATCH | {"container": "../../etc"}, WATCH | {"floor": None}, WATCH | {"role": "eating"}],
              events=[EVENT, EVENT | {"what": "sang"}, EVENT | {"rate": None}], receipts=[ID[:12], "../x", 3, "z" * 12])
@@ -58,24 +58,27 @@ def test_a_state_with_news_and_gaps() -> None:
     assert (found.available, found.free, found.docker, found.rights) == (None, 9, None, GuardRights(True, None))
     assert [(watch.role, watch.weights, watch.since) for watch in found.watches] == [
         (GuardRole.LOADING, True, 1.0), (None, True, 1.0)]  # fmt: skip
-    assert [(event.what, event.rate) for event in found.events] == [(GuardAct.WARNED, 2e9), (GuardAct.WARNED, None)]
+    assert [(event.what, event.rate) for event in found.events] == [
+        (GuardAction.WARNED, 2e9),
+        (GuardAction.WARNED, None),
+    ]
     assert found.receipts == (ID[:12],)
 
 
 def test_an_event_a_receipt_and_none() -> None:
-    event = decode_said(said("event", event=EVENT))
+    event = decode_guard_line(said("event", event=EVENT))
     assert isinstance(event, GuardEvent)
     assert (event.instance, event.to_zero) == ("qwen", 0.5)
     receipt = {"container": ID, "at": 2, "did": "killed", "why": "w", "available": 5, "floor": 9, "reaction": 0.012,
                "answer": 204, "samples": [[1.5, 9, 8, 7, 6], [1.6, 9, 8], "x"], "events": [EVENT]}  # fmt: skip
-    found = decode_said(said("receipt", receipt=receipt))
-    assert isinstance(found, Receipt)
-    assert found.samples == (GuardReading(1.5, 9, 8, 7, 6),)
-    assert (found.reaction, found.answer, found.events[0].what) == (0.012, 204, GuardAct.WARNED)
-    assert decode_said(said("receipt", receipt=None)) is None
+    found = decode_guard_line(said("receipt", receipt=receipt))
+    assert isinstance(found, GuardReceipt)
+    assert found.samples == (GuardMemoryReading(1.5, 9, 8, 7, 6),)
+    assert (found.reaction, found.answer, found.events[0].what) == (0.012, 204, GuardAction.WARNED)
+    assert decode_guard_line(said("receipt", receipt=None)) is None
     for wrong in ({"container": "../../x"}, {"did": "sang"}, {"floor": float("nan")}):
         with pytest.raises(ValueError, match="receipt"):
-            decode_said(said("receipt", receipt=receipt | wrong))
+            decode_guard_line(said("receipt", receipt=receipt | wrong))
 
 
 @pytest.mark.parametrize("wrong", [b"", b"{", b"[" * 100_000, b'{"guard":2,"kind":"state"}', said("state"), said("song"),
@@ -84,4 +87,4 @@ def test_an_event_a_receipt_and_none() -> None:
                                    b'{"guard":1,"kind":"state","pid":1,"since":1' + b"0" * 400 + b"}"])  # fmt: skip
 def test_what_is_no_line_of_the_protocol(wrong: bytes) -> None:
     with pytest.raises(ValueError, match="guard"):
-        decode_said(wrong)
+        decode_guard_line(wrong)

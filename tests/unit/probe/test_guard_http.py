@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.probe.guard_http import BODY_LIMIT, HEAD_LIMIT, Connection, answer_of
+from sparkctl.probe.guard_http import BODY_LIMIT, HEAD_LIMIT, HttpConnection, parse_response
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n"
@@ -29,15 +29,15 @@ GONE = b"HTTP/1.1 204 No Content\r\nServer: Docker\r\n\r\n"
      (b"HTTP/1.1 500 X\r\nconnection: Close\r\ncontent-length: 0\r\n\r\n", (500, b"", False))],
 )  # fmt: skip
 def test_an_answer_is_whole_when_its_last_byte_is_there(text: bytes, found: tuple[int, bytes, bool]) -> None:
-    assert answer_of(text) == found
-    assert answer_of(text[:-1]) is None
-    assert answer_of(text[: len(text) // 2], ended=True) == (None, b"", False)
+    assert parse_response(text) == found
+    assert parse_response(text[:-1]) is None
+    assert parse_response(text[: len(text) // 2], ended=True) == (None, b"", False)
 
 
 def test_a_body_without_length_ends_with_the_connection() -> None:
     text = b"HTTP/1.1 200 OK\r\n\r\nhel"
-    assert answer_of(text) is None
-    assert answer_of(text, ended=True) == (200, b"hel", False)
+    assert parse_response(text) is None
+    assert parse_response(text, ended=True) == (200, b"hel", False)
 
 
 @pytest.mark.parametrize(
@@ -47,24 +47,24 @@ def test_a_body_without_length_ends_with_the_connection() -> None:
      b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (BODY_LIMIT + 1)],
 )  # fmt: skip
 def test_what_is_no_answer(text: bytes) -> None:
-    assert answer_of(text) == (None, b"", False)
+    assert parse_response(text) == (None, b"", False)
 
 
 @given(st.binary(max_size=300), st.booleans())
 def test_no_bytes_break_it(text: bytes, ended: bool) -> None:
     for start in (b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"):
-        found = answer_of(start + text, ended)
+        found = parse_response(start + text, ended)
         assert found is None or (found[0] is None) == (found == (None, b"", False))
 
 
 @contextlib.contextmanager
-def server(place: Path) -> Iterator[tuple[Connection, socket.socket]]:
+def server(place: Path) -> Iterator[tuple[HttpConnection, socket.socket]]:
     """A connection and the server's end of it."""
     path = str(place / "s")
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as listener:
         listener.bind(path)
         listener.listen()
-        connection = Connection(path)
+        connection = HttpConnection(path)
         assert connection.open()
         taken, _ = listener.accept()
         with contextlib.closing(taken):
@@ -75,34 +75,34 @@ def server(place: Path) -> Iterator[tuple[Connection, socket.socket]]:
 @given(cuts=st.lists(st.integers(1, len(CHUNKED) - 1), max_size=6))
 def test_an_answer_in_pieces(cuts: list[int], tmp_path_factory: pytest.TempPathFactory) -> None:
     with server(tmp_path_factory.mktemp("s")) as (connection, other):
-        assert connection.ask("GET", "/x", 1.0)
+        assert connection.send_request("GET", "/x", 1.0)
         assert other.recv(999).startswith(b"GET /x HTTP/1.1\r\nHost: localhost\r\n")
         marks = [0, *sorted(set(cuts)), len(CHUNKED)]
         answers = []
         for begin, end in pairwise(marks):
-            assert connection.hear() is None, "nothing said, nothing heard"
+            assert connection.receive_response() is None, "nothing said, nothing heard"
             other.send(CHUNKED[begin:end])
-            answers.append(connection.hear())
+            answers.append(connection.receive_response())
         assert answers == [None] * (len(marks) - 2) + [(200, b"hello")]
-        assert connection.is_free, "nothing of it is left for the next question to stumble over"
+        assert connection.is_idle, "nothing of it is left for the next question to stumble over"
 
 
 def test_what_nobody_asked_for_and_a_server_that_goes(tmp_path: Path) -> None:
     with server(tmp_path) as (connection, other):
-        assert connection.ask("POST", "/x", 1.0)
+        assert connection.send_request("POST", "/x", 1.0)
         assert b"Content-Length: 0" in other.recv(999)
         other.send(GONE)
-        assert (connection.hear(), connection.is_free) == ((204, b""), True)
+        assert (connection.receive_response(), connection.is_idle) == ((204, b""), True)
         other.send(GONE)
-        assert (connection.hear(), connection.socket) == ((None, b""), None)
+        assert (connection.receive_response(), connection.socket) == ((None, b""), None)
     assert not connection.open()
-    assert not connection.ask("GET", "/x", 1.0)
-    assert not Connection("/x" * 100).open()
+    assert not connection.send_request("GET", "/x", 1.0)
+    assert not HttpConnection("/x" * 100).open()
 
 
 def test_without_a_descriptor_left_there_is_no_connection_and_no_end(tmp_path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    connection = Connection(str(tmp_path / "socket"))
+    connection = HttpConnection(str(tmp_path / "socket"))
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (1, limits[1]))
         assert not connection.open()

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.own_questions import MARK
-from sparkctl.model.guard import GuardRefused, GuardStarted, GuardState
+from sparkctl.core.own_questions import REQUEST_MARK
+from sparkctl.model.guard import GuardProcess, GuardRefusal, GuardState
 from sparkctl.model.units import GIB, MIB
 from sparkctl.probe import travel
-from sparkctl.probe.decode_guard import decode_start
+from sparkctl.probe.decode_guard import decode_guard_start
 from tests.unit.probe.guarding import LOADING, SERVING, THIRD, Guarded, guarded, until
 from tests.unit.probe.running import pythons
 
@@ -57,7 +57,7 @@ def test_it_comes_up_and_says_what_it_knows(python: str, tmp_path: Path) -> None
 
 def test_it_goes_on_without_its_starter_and_its_session(tmp_path: Path) -> None:
     with guarded(tmp_path, start=False) as machine:
-        start = travel.start_guard(root=str(machine.proc.root), nvml=b"", options=machine.options)
+        start = travel.guard_program(root=str(machine.proc.root), nvml=b"", options=machine.options)
         shell = subprocess.Popen(
             ["sh", "-c", shlex.join(start.argv)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
@@ -67,8 +67,8 @@ def test_it_goes_on_without_its_starter_and_its_session(tmp_path: Path) -> None:
         assert shell.stderr
         shell.stdin.write(start.stdin)
         shell.stdin.flush()  # and stays open, as over a connection
-        said = decode_start(shell.stdout.readline())
-        assert isinstance(said, GuardStarted)
+        said = decode_guard_start(shell.stdout.readline())
+        assert isinstance(said, GuardProcess)
         assert said.pid
         machine.said = said
         machine.pids.add(said.pid)
@@ -87,14 +87,14 @@ def test_it_goes_on_without_its_starter_and_its_session(tmp_path: Path) -> None:
 
 def test_a_second_one_says_already_and_two_at_once_are_one(tmp_path: Path) -> None:
     with guarded(tmp_path, start=False) as machine:
-        start = travel.start_guard(root=str(machine.proc.root), nvml=b"", options=machine.options)
+        start = travel.guard_program(root=str(machine.proc.root), nvml=b"", options=machine.options)
         three = [
             subprocess.Popen(start.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
             for _ in range(3)
         ]
-        said = [decode_start(one.communicate(start.stdin, timeout=20)[0]) for one in three]
-        assert all(isinstance(one, GuardStarted) for one in said), said
-        started = [one for one in said if isinstance(one, GuardStarted)]
+        said = [decode_guard_start(one.communicate(start.stdin, timeout=20)[0]) for one in three]
+        assert all(isinstance(one, GuardProcess) for one in said), said
+        started = [one for one in said if isinstance(one, GuardProcess)]
         machine.pids.update(one.pid for one in started if one.pid)
         assert sorted(one.already for one in started) == [False, True, True]
         assert len({(one.pid, one.socket) for one in started}) == 1
@@ -104,19 +104,19 @@ def test_a_directory_that_is_not_ours_alone_is_refused(tmp_path: Path) -> None:
     with guarded(tmp_path, start=False) as machine:
         (tmp_path / "g").mkdir(mode=0o755)
         said = machine.start()
-        assert isinstance(said, GuardRefused)
+        assert isinstance(said, GuardRefusal)
         assert f"{tmp_path}/g" in said.what
         (tmp_path / "g").rmdir()
         (tmp_path / "elsewhere").mkdir(mode=0o700)
         (tmp_path / "g").symlink_to(tmp_path / "elsewhere")
-        assert isinstance(machine.start(), GuardRefused)
+        assert isinstance(machine.start(), GuardRefusal)
         (tmp_path / "g").unlink()
         if os.geteuid() == 0:
             (tmp_path / "g").mkdir(mode=0o700)
             os.chown(tmp_path / "g", 12345, 12345)
-            assert isinstance(machine.start(), GuardRefused)
+            assert isinstance(machine.start(), GuardRefusal)
             (tmp_path / "g").rmdir()
-        assert isinstance(machine.start(), GuardStarted)
+        assert isinstance(machine.start(), GuardProcess)
 
 
 def test_it_ends_when_nobody_has_had_a_watch_for_a_while(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_it_ends_when_nobody_has_had_a_watch_for_a_while(tmp_path: Path) -> None
         client.close()
         until("the guard to end", lambda: not machine.lives)
         assert not Path(machine.said.socket).exists()
-        assert isinstance(machine.start(), GuardStarted), "and another one can be had"
+        assert isinstance(machine.start(), GuardProcess), "and another one can be had"
 
 
 def test_a_watch_ends_as_it_was_told_or_as_docker_tells(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_it_ends_when_the_engine_is_ready_and_nobody_is_attached(tmp_path: Path)
             engine.accept()
         engine.settimeout(8)
         client.close()
-        path = f"/health?{MARK}".encode()
+        path = f"/health?{REQUEST_MARK}".encode()
         for answer in (b"503 Loading", b"200 OK", b"404 With a query", b"200 OK", b"204 No Content"):
             connection, _ = engine.accept()
             with connection:
@@ -216,7 +216,7 @@ def test_what_is_no_command_is_refused_and_harms_nobody(command: bytes, what: st
     client = machine.client()
     client.socket.sendall(command + b"\n")
     said = client.read()
-    assert isinstance(said, GuardRefused)
+    assert isinstance(said, GuardRefusal)
     assert what in said.what
     assert client.state().watches == ()
 
@@ -240,7 +240,7 @@ def test_long_lines_floods_and_crowds_delay_nothing(tmp_path: Path) -> None:
         client.watch()
         endless = machine.client()
         endless.socket.sendall(b"x" * 70_000)
-        assert isinstance(endless.read(), GuardRefused)
+        assert isinstance(endless.read(), GuardRefusal)
         assert endless._file.readline() == b""
         crowd = [socket.socket(socket.AF_UNIX) for _ in range(30)]
         for one in crowd:

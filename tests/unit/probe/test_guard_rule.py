@@ -14,16 +14,16 @@ from sparkctl.probe.guard_rule import (
     CALM,
     FAST,
     GIB,
-    LEAD,
+    KILL_LEAD_SECONDS,
     MIB,
-    Candidate,
-    Reading,
-    cache_starves,
-    choose,
-    decide,
+    KillCandidate,
+    MeminfoReading,
+    choose_kill_candidate,
+    decide_action,
     default_cache_below,
-    lowered,
-    pause_after,
+    is_starved_by_page_cache,
+    lowered_floor,
+    next_drop_pause,
 )
 
 settings.register_profile("curves", max_examples=60, deadline=None)
@@ -46,13 +46,13 @@ class Course:
 
 def course(curve: Curve, seconds: float, floor: int = DEFAULT_FLOOR, phase: float = 0.0, late: float = 0.0) -> Course:
     """Sample a curve as the guard does: every CALM, or FAST where the last step asked for it, each look ``late``."""
-    at, looks, readings, acts = phase, 0, list[Reading](), set[str]()
+    at, looks, readings, acts = phase, 0, list[MeminfoReading](), set[str]()
     while at < seconds:
         available = max(0, int(curve(at)))
-        readings.append(Reading(at, available, available, CACHE, 0))
+        readings.append(MeminfoReading(at, available, available, CACHE, 0))
         if len(readings) > 250:
             del readings[:125]
-        step = decide(floor, readings)
+        step = decide_action(floor, readings)
         looks += 1
         acts.add(step.act)
         if step.act == "kill":
@@ -93,7 +93,7 @@ def test_any_slope_that_can_be_seen_is_ended_before_zero(
     found = course(falling(start, slope), 1 + start / slope, floor, phase, late)
     assert found.killed_at is not None
     assert found.left > 0
-    if start > floor and slope * LEAD < floor:
+    if start > floor and slope * KILL_LEAD_SECONDS < floor:
         assert found.left > floor - slope * (CALM + 3 * (FAST + late))
 
 
@@ -183,39 +183,44 @@ def test_the_falls_that_froze_real_machines(phase: float) -> None:
 
 
 def test_page_cache_that_fills_all_memory_is_nothing_to_the_memory_guard() -> None:
-    readings = [Reading(t / 10, 60 * GIB, max(GIB // 2, 60 * GIB - t * GIB), min(59, t) * GIB, 0) for t in range(100)]
-    steps = [decide(DEFAULT_FLOOR, readings[: at + 1], may_drop=True) for at in range(len(readings))]
+    readings = [
+        MeminfoReading(t / 10, 60 * GIB, max(GIB // 2, 60 * GIB - t * GIB), min(59, t) * GIB, 0) for t in range(100)
+    ]
+    steps = [decide_action(DEFAULT_FLOOR, readings[: at + 1], may_drop=True) for at in range(len(readings))]
     assert {(step.act, step.close) for step in steps} == {("calm", False)}
-    assert not cache_starves(readings[5], 8 * GIB)
-    assert cache_starves(readings[-1], 8 * GIB)
-    assert not cache_starves(readings[-1]._replace(page_cache=MIB), 8 * GIB), "nothing there to drop"
+    assert not is_starved_by_page_cache(readings[5], 8 * GIB)
+    assert is_starved_by_page_cache(readings[-1], 8 * GIB)
+    assert not is_starved_by_page_cache(readings[-1]._replace(page_cache=MIB), 8 * GIB), "nothing there to drop"
 
 
 def test_under_the_floor_it_takes_two_readings() -> None:
-    above, below = Reading(0.0, DEFAULT_FLOOR + 9 * MIB, 0, 0, 0), Reading(0.01, DEFAULT_FLOOR - 1, 0, 0, 0)
-    assert decide(DEFAULT_FLOOR, [below]).act == "warn"
-    assert decide(DEFAULT_FLOOR, [above, below]).act == "warn"
-    killing = decide(DEFAULT_FLOOR, [above, below, below._replace(at=0.02)])
+    above, below = (
+        MeminfoReading(0.0, DEFAULT_FLOOR + 9 * MIB, 0, 0, 0),
+        MeminfoReading(0.01, DEFAULT_FLOOR - 1, 0, 0, 0),
+    )
+    assert decide_action(DEFAULT_FLOOR, [below]).act == "warn"
+    assert decide_action(DEFAULT_FLOOR, [above, below]).act == "warn"
+    killing = decide_action(DEFAULT_FLOOR, [above, below, below._replace(at=0.02)])
     assert (killing.act, killing.close) == ("kill", True)
     assert "under 512 MiB" in killing.why
-    assert decide(DEFAULT_FLOOR, [below, below._replace(at=9.0)]).act == "kill", (
+    assert decide_action(DEFAULT_FLOOR, [below, below._replace(at=9.0)]).act == "kill", (
         "a node that stalls us is short of memory"
     )
-    assert decide(DEFAULT_FLOOR, [below, above._replace(at=0.02)]).act == "warn"
+    assert decide_action(DEFAULT_FLOOR, [below, above._replace(at=0.02)]).act == "warn"
 
 
 def test_while_memory_is_under_the_floor_already_it_takes_a_further_fall() -> None:
-    assert lowered(32 * GIB, 20 * GIB) == 20 * GIB - 20 * GIB // 8
-    assert lowered(512 * MIB, 64 * MIB) == 48 * MIB
-    assert lowered(512 * MIB, 4 * GIB) == 512 * MIB, "never above the floor"
+    assert lowered_floor(32 * GIB, 20 * GIB) == 20 * GIB - 20 * GIB // 8
+    assert lowered_floor(512 * MIB, 64 * MIB) == 48 * MIB
+    assert lowered_floor(512 * MIB, 4 * GIB) == 512 * MIB, "never above the floor"
 
 
 def test_drop_only_where_it_can_help() -> None:
-    low = Reading(0.0, 700 * MIB, 300 * MIB, GIB, 0)
-    assert decide(DEFAULT_FLOOR, [low], may_drop=True).act == "drop"
-    assert decide(DEFAULT_FLOOR, [low]).act == "warn"
-    assert decide(DEFAULT_FLOOR, [low._replace(page_cache=100 * MIB)], may_drop=True).act == "warn"
-    assert decide(DEFAULT_FLOOR, [low._replace(free=2 * GIB)], may_drop=True).act == "warn"
+    low = MeminfoReading(0.0, 700 * MIB, 300 * MIB, GIB, 0)
+    assert decide_action(DEFAULT_FLOOR, [low], may_drop=True).act == "drop"
+    assert decide_action(DEFAULT_FLOOR, [low]).act == "warn"
+    assert decide_action(DEFAULT_FLOOR, [low._replace(page_cache=100 * MIB)], may_drop=True).act == "warn"
+    assert decide_action(DEFAULT_FLOOR, [low._replace(free=2 * GIB)], may_drop=True).act == "warn"
 
 
 def test_it_looks_rarely_far_from_the_floor_and_often_near_it() -> None:
@@ -225,12 +230,12 @@ def test_it_looks_rarely_far_from_the_floor_and_often_near_it() -> None:
 
 
 def test_a_drop_that_frees_nothing_is_repeated_ever_more_rarely() -> None:
-    now = Reading(0.0, 60 * GIB, 2 * GIB, 50 * GIB, 0)
-    assert pause_after(5.0, now, now._replace(free=40 * GIB, page_cache=12 * GIB)) == 0
-    assert pause_after(5.0, now, now._replace(page_cache=45 * GIB)) == 0, "an engine took what came free"
+    now = MeminfoReading(0.0, 60 * GIB, 2 * GIB, 50 * GIB, 0)
+    assert next_drop_pause(5.0, now, now._replace(free=40 * GIB, page_cache=12 * GIB)) == 0
+    assert next_drop_pause(5.0, now, now._replace(page_cache=45 * GIB)) == 0, "an engine took what came free"
     pauses = [5.0]
     for _ in range(6):
-        pauses.append(pause_after(pauses[-1], now, now._replace(free=now.free + MIB)))
+        pauses.append(next_drop_pause(pauses[-1], now, now._replace(free=now.free + MIB)))
     assert pauses == [5, 10, 20, 40, 60, 60, 60]
 
 
@@ -241,13 +246,15 @@ def test_the_cache_guards_default_is_the_smaller_of_the_two() -> None:
 
 
 def test_who_ends() -> None:
-    serving = Candidate("s", False, 9 * GIB, 1.0, 0)
-    loading = Candidate("l", True, MIB, 0.0, 0)
-    grew = Candidate("g", True, GIB, 0.0, 0)
-    newest = Candidate("n", True, None, 5.0, 0)
-    assert choose([]) is None
-    assert choose([serving]) == serving
-    assert choose([serving, loading]) == loading
-    assert choose([serving, loading, grew, newest]) == grew
-    assert choose([newest, loading._replace(grown=None)]) == newest
-    assert choose([serving, loading._replace(tried=2)]) == serving, "one that cannot be ended is not asked for ever"
+    serving = KillCandidate("s", False, 9 * GIB, 1.0, 0)
+    loading = KillCandidate("l", True, MIB, 0.0, 0)
+    grew = KillCandidate("g", True, GIB, 0.0, 0)
+    newest = KillCandidate("n", True, None, 5.0, 0)
+    assert choose_kill_candidate([]) is None
+    assert choose_kill_candidate([serving]) == serving
+    assert choose_kill_candidate([serving, loading]) == loading
+    assert choose_kill_candidate([serving, loading, grew, newest]) == grew
+    assert choose_kill_candidate([newest, loading._replace(grown=None)]) == newest
+    assert choose_kill_candidate([serving, loading._replace(tried=2)]) == serving, (
+        "one that cannot be ended is not asked for ever"
+    )

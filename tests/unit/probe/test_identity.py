@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.probe import agent
-from sparkctl.probe.decode import ConfiguredSetting, EarlyOom, Hello, SwapDevice, decode
+from sparkctl.probe.decode import AgentHello, EarlyoomStatus, SwapDevice, SysctlSetting, decode_agent_line
 from tests.unit.probe.running import machine, probe, pythons
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
@@ -53,24 +53,24 @@ def test_what_a_node_says_of_itself(python: str, tmp_path: Path) -> None:
     })  # fmt: skip
     (tmp_path / "etc/sysctl.d/40-linked.conf").symlink_to("../sysctl.conf")
     with probe(root=root, python=python, nvml=b"") as running:
-        who = decode(running.line())
-    assert isinstance(who, Hello)
+        who = decode_agent_line(running.line())
+    assert isinstance(who, AgentHello)
     assert (who.docker, who.toolkit, who.up) == ("29.2.1", "1.19.0", 1036812.44)
     assert who.swaps == (SwapDevice("/swap.img", "file", 16777212 << 10, 53986 << 10),)
     assert dict(who.sysctl) == dict.fromkeys(agent.SETTINGS) | {"swappiness": 60, "min_free_kbytes": 45056}
     assert who.configured == (
-        ConfiguredSetting("min_free_kbytes", 5242880, "/etc/sysctl.d/50-hidden.conf"),
-        ConfiguredSetting("overcommit_memory", 1, "/usr/lib/sysctl.d/10-a.conf"),
-        ConfiguredSetting("swappiness", 1, "/etc/sysctl.d/60-last.conf"),
+        SysctlSetting("min_free_kbytes", 5242880, "/etc/sysctl.d/50-hidden.conf"),
+        SysctlSetting("overcommit_memory", 1, "/usr/lib/sysctl.d/10-a.conf"),
+        SysctlSetting("swappiness", 1, "/etc/sysctl.d/60-last.conf"),
     )
     running_as = ("/usr/bin/earlyoom", "-r", "3600", "--avoid", "^(sshd|x y)$")
-    assert who.earlyoom == EarlyOom("1.7", running_as, '"-m 2 -s 80"')
+    assert who.earlyoom == EarlyoomStatus("1.7", running_as, '"-m 2 -s 80"')
 
 
 def test_a_machine_without_anything_says_nothing_of_it(tmp_path: Path) -> None:
     with probe(root=str(tmp_path), nvml=b"") as running:
-        who = decode(running.line())
-    assert isinstance(who, Hello)
+        who = decode_agent_line(running.line())
+    assert isinstance(who, AgentHello)
     assert (who.docker, who.toolkit, who.up, who.configured, who.swaps, who.earlyoom) == (
         None,
         None,

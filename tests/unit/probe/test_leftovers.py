@@ -16,9 +16,9 @@ from sparkctl.probe import leftovers, look
 UNLINK = (Path(look.__file__).parent / "unlink_shm.sh").read_bytes()
 
 
-def read(*sections: str) -> look.Look:
+def read(*sections: str) -> look.NodeInspection:
     done = subprocess.run(look.command(*sections), input=look.script(), capture_output=True, timeout=60, check=True)
-    return look.decode(done.stdout)
+    return look.decode_inspection(done.stdout)
 
 
 @pytest.fixture
@@ -83,12 +83,12 @@ def test_only_that_very_file_is_removed(shared: Path) -> None:
 def test_names_of_processes_and_files_are_no_syntax() -> None:
     rest = " ".join(["0"] * 17)
     body = f"btime 1000\n7 (a) S 1 (x) R) Z 1 {rest} 250 0\n8 (VLLM::EngineCor) S 1 {rest} 300 0\nnonsense\n"
-    found = leftovers.processes(body, "/proc/8/cmdline:VLLM::EngineCore\n/proc/8/cmdline: \ngarbage\n", None)
+    found = leftovers.parse_processes(body, "/proc/8/cmdline:VLLM::EngineCore\n/proc/8/cmdline: \ngarbage\n", None)
     assert found is not None
     assert [(one.pid, one.is_alive, one.start) for one in found] == [(7, False, 250), (8, True, 300)]
     assert found[1].words == ("VLLM::EngineCore",)
     assert found[1].born == 1003.0
-    files = leftovers.shared_files(
+    files = leftovers.parse_shared_memory(
         "file 27 4 0 8 0 /dev/shm/a b\nfile 27 5 0 8 - /dev/shm/c\nfile x\nopen 27 4 /proc/9/fd/3\n"
     )
     assert files is not None
@@ -99,5 +99,5 @@ def test_names_of_processes_and_files_are_no_syntax() -> None:
 
 
 def test_a_node_that_did_not_say_is_not_empty() -> None:
-    assert leftovers.processes(None, None, None) is None
-    assert leftovers.shared_files(None) is None
+    assert leftovers.parse_processes(None, None, None) is None
+    assert leftovers.parse_shared_memory(None) is None

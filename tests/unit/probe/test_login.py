@@ -9,25 +9,25 @@ from pathlib import Path
 import pytest
 
 from sparkctl.probe import login
-from sparkctl.probe.login import Entry
+from sparkctl.probe.login import SshLoginTarget
 
 
-def ask(home: Path, **env: str) -> Entry:
+def ask(home: Path, **env: str) -> SshLoginTarget:
     ran = subprocess.run(
         login.COMMAND,
-        input=login.SCRIPT,
+        input=login.LOGIN_SCRIPT,
         capture_output=True,
         env={"PATH": os.environ["PATH"], "HOME": str(home), **env},
     )
-    return login.decode(ran.stdout)
+    return login.decode_login_target(ran.stdout)
 
 
 def test_a_node_says_who_we_are_by_which_port_we_came_and_whether_keys_are_listed(tmp_path: Path) -> None:
     user = subprocess.run(["id", "-un"], capture_output=True, text=True).stdout.strip()
-    assert ask(tmp_path) == Entry(user, "22", has_keys=False), "without SSH: sparkctl runs there itself"
+    assert ask(tmp_path) == SshLoginTarget(user, "22", has_keys=False), "without SSH: sparkctl runs there itself"
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh/authorized_keys").touch()
-    assert ask(tmp_path, SSH_CONNECTION="10.0.0.1 50000 10.0.0.2 2022") == Entry(user, "2022", has_keys=True)
+    assert ask(tmp_path, SSH_CONNECTION="10.0.0.1 50000 10.0.0.2 2022") == SshLoginTarget(user, "2022", has_keys=True)
 
 
 @pytest.mark.parametrize(
@@ -35,11 +35,11 @@ def test_a_node_says_who_we_are_by_which_port_we_came_and_whether_keys_are_liste
 )
 def test_half_an_answer_is_none(answer: bytes) -> None:
     with pytest.raises(ValueError, match="whole"):
-        login.decode(answer)
+        login.decode_login_target(answer)
 
 
 def test_the_attempt_asks_nobody_and_writes_nothing() -> None:
-    words = login.attempt(Entry("milo", "2022", has_keys=True), "192.168.200.12")
+    words = login.login_test_command(SshLoginTarget("milo", "2022", has_keys=True), "192.168.200.12")
     assert words[-5:] == ("2022", "-l", "milo", "192.168.200.12", "true")
     assert {"BatchMode=yes", "UserKnownHostsFile=/dev/null", "StrictHostKeyChecking=no"} <= set(words)
     assert words[:3] == ("env", "-u", "SSH_AUTH_SOCK")
@@ -47,4 +47,4 @@ def test_the_attempt_asks_nobody_and_writes_nothing() -> None:
 
 def test_what_a_login_shell_prints_is_not_the_answer() -> None:
     answer = b"Welcome to spark2\nfnm: using node 22\n@@ login\nmilo\n2022\nlisted\n@@ end\nbye\n"
-    assert login.decode(answer) == Entry("milo", "2022", has_keys=True)
+    assert login.decode_login_target(answer) == SshLoginTarget("milo", "2022", has_keys=True)

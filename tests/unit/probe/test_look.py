@@ -11,7 +11,7 @@ import pytest
 
 from sparkctl.model.fabric import Lane
 from sparkctl.model.units import GIB, KIB, MIB
-from sparkctl.probe.look import Lanes, command, decode, script
+from sparkctl.probe.look import LaneReadings, command, decode_inspection, script
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
 CONTAINER = "ab" * 32
@@ -28,7 +28,7 @@ def test_the_script_reads_this_machine(shell: str, tmp_path: Path) -> None:
     sections = ["identity", "memory", "processes", "gpu", "listen", f"disk={odd}", f"path={odd}", "path=/no/such",
                 "docker", "sudo", "health", "fabric"]  # fmt: skip
     done = subprocess.run([*words, *command(*sections)[1:]], input=script(), capture_output=True, timeout=30)
-    look = decode(b"a greeting from .bashrc\n" + done.stdout)
+    look = decode_inspection(b"a greeting from .bashrc\n" + done.stdout)
     assert look.identity is not None
     assert look.identity.home == os.environ["HOME"]
     assert look.memory is not None
@@ -80,24 +80,24 @@ def test_what_lies_in_a_folder_that_may_not_be_searched_is_not_missing(shell: st
         [*words, *command(*sections)[1:]], input=script(), capture_output=True, timeout=30, user=65534, group=65534,
         extra_groups=[], cwd="/",
     )  # fmt: skip
-    assert dict(decode(done.stdout).paths) == wanted
+    assert dict(decode_inspection(done.stdout).paths) == wanted
 
 
 def test_a_look_that_was_cut_is_no_look() -> None:
     with pytest.raises(ValueError, match="cut short"):
-        decode(b"@@ memory\nMemTotal: 5 kB\n")
+        decode_inspection(b"@@ memory\nMemTotal: 5 kB\n")
 
 
 def test_what_was_not_asked_is_not_known() -> None:
-    look = decode(b"@@ end\n")
+    look = decode_inspection(b"@@ end\n")
     assert look.memory is None
     assert look.gpu is None
     assert look.listening is None
-    assert look.held_by(CONTAINER) is None
+    assert look.container_memory(CONTAINER) is None
 
 
 def test_memory_is_the_kernels_in_bytes() -> None:
-    look = decode(
+    look = decode_inspection(
         b"@@ memory\nMemTotal:  127600592 kB\nMemFree: 9000000 kB\nMemAvailable: 24000000 kB\nBuffers: 100 kB\n"
         b"Cached: 15000000 kB\nShmem: 500 kB\nSReclaimable: 400 kB\nSwapTotal: 100 kB\nSwapFree: 40 kB\n"
         b"drop_pagecache 3\n@@ end\n"
@@ -111,23 +111,23 @@ def test_memory_is_the_kernels_in_bytes() -> None:
 
 
 def test_a_container_holds_its_anonymous_its_shared_and_its_gpu_memory() -> None:
-    look = decode(
+    look = decode_inspection(
         f"@@ cgroups\n/proc/10/cgroup:{CONTAINER}\n/proc/11/cgroup:{CONTAINER}\n"
         "@@ resident\n/proc/10/status:RssAnon:\t 1024 kB\n/proc/10/status:RssShmem:\t 2048 kB\n"
         "/proc/11/status:RssAnon:\t 1024 kB\n/proc/11/status:RssShmem:\t 1024 kB\n/proc/1/status:RssAnon:\t 9 kB\n"
         "@@ gpu\n10, 1024\n10, 512\n999, 7\nstatus 0\n@@ end\n".encode()
     )
-    assert look.held_by(CONTAINER) == 4 * MIB + GIB
+    assert look.container_memory(CONTAINER) == 4 * MIB + GIB
     assert look.gpu == {10: GIB, 999: 7 * MIB}
 
 
 def test_a_gpu_that_did_not_answer_is_not_known() -> None:
-    assert decode(b"@@ gpu\nstatus 124\n@@ end\n").gpu is None
-    assert decode(b"@@ gpu\nstatus 0\n@@ end\n").gpu == {}
+    assert decode_inspection(b"@@ gpu\nstatus 124\n@@ end\n").gpu is None
+    assert decode_inspection(b"@@ gpu\nstatus 0\n@@ end\n").gpu == {}
 
 
 def test_a_disk_that_df_cannot_read_is_not_known() -> None:
-    look = decode(b"@@ disk /models\ndf: /models: No such file or directory\n@@ end\n")
+    look = decode_inspection(b"@@ disk /models\ndf: /models: No such file or directory\n@@ end\n")
     assert look.disks[0].free is None
 
 
@@ -147,8 +147,8 @@ def test_the_lanes_of_a_node_are_read_with_their_devices_and_indices() -> None:
             "gid rocep1s0f0 3 0000:0000:0000:0000:0000:ffff:c0a8:c80b",
         ]
     )
-    lanes = decode(f"@@ fabric\n{body}\n@@ end\n".encode()).lanes
-    assert lanes == Lanes(
+    lanes = decode_inspection(f"@@ fabric\n{body}\n@@ end\n".encode()).lanes
+    assert lanes == LaneReadings(
         (
             Lane("enp1s0f0np0", "192.168.200.11", "192.168.200.0/24", "rocep1s0f0", 3, 9000, 200_000),
             Lane("wlP9s9", "10.1.2.3", "10.1.0.0/22", None, None, 1500, None),

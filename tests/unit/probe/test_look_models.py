@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.model.checkpoint import Checkpoint
-from sparkctl.probe.look import command, decode, script
+from sparkctl.model.checkpoint import CheckpointFiles
+from sparkctl.probe.look import command, decode_inspection, script
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="stat -c is GNU's and busybox's")
 
 
-def looked(place: Path, shell: str = "sh") -> Checkpoint:
+def looked(place: Path, shell: str = "sh") -> CheckpointFiles:
     words = shell.split()
     if subprocess.run(["which", words[0]], capture_output=True).returncode:
         pytest.skip(f"no {words[0]} here")
     done = subprocess.run([*words, *command(f"model={place}")[1:]], input=script(), capture_output=True, timeout=30)
-    (found,) = decode(done.stdout).models
+    (found,) = decode_inspection(done.stdout).models
     assert found.place == str(place)
     return found
 
@@ -72,11 +72,11 @@ def test_a_gguf_file_is_all_of_its_splits_and_a_missing_one_is_not_there(tmp_pat
     lone = tmp_path / "lone.gguf"
     lone.write_bytes(b"xyz")
     assert looked(lone).files == (("lone.gguf", 3),)
-    assert looked(tmp_path / "nowhere") == Checkpoint(str(tmp_path / "nowhere"), is_there=False)
+    assert looked(tmp_path / "nowhere") == CheckpointFiles(str(tmp_path / "nowhere"), is_there=False)
 
 
 def test_what_a_node_makes_up_is_no_figure() -> None:
     files = "file -5 /m/a.gguf\nfile 99999999999999999999 /m/b.gguf\nfile x y\n"
     said = f"@@ model /m\nthere dir\n{files}total 5\nunfinished ²\n@@ end\n"
-    (found,) = decode(said.encode()).models
+    (found,) = decode_inspection(said.encode()).models
     assert (found.files, found.index_total, found.unfinished, found.config) == ((), None, 0, None)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.model.sample import GpuProcess, Sample
-from sparkctl.probe.decode import decode
+from sparkctl.probe.decode import decode_agent_line
 from tests.unit.probe.running import GB10_MEMINFO, machine, nvml_stub, probe, pythons
 
 pytestmark = [
@@ -39,7 +39,7 @@ def test_a_gb10_is_read_as_far_as_it_answers(python: str, tmp_path: Path) -> Non
         running.said()
         running.line()
         running.feed()
-        read = decode(running.line())
+        read = decode_agent_line(running.line())
     assert isinstance(read, Sample)
     assert (read.gpu_trouble, read.gpu_silent_for) == (None, None)
     assert read.gpus is not None
@@ -51,7 +51,7 @@ def test_a_gb10_is_read_as_far_as_it_answers(python: str, tmp_path: Path) -> Non
     assert gpu.events.sw_thermal is None
     assert gpu.processes == (GpuProcess(4242, 5_000_000_000), GpuProcess(4243, None))
     assert read.gpu_memory is None, "of one process the driver does not say it"
-    assert read.held_by(CONTAINER) == 5_000_000_000 + (1024 << 10)
+    assert read.get_container_memory(CONTAINER) == 5_000_000_000 + (1024 << 10)
     assert read.processes is not None
     process = next(one for one in read.processes if one.pid == 4242)
     assert (process.name, process.parent, process.container) == ("VLLM::Worker_TP0 (1)", 4200, CONTAINER)
@@ -62,7 +62,7 @@ def third_sample(tmp_path: Path) -> list[Sample]:
     with probe(root=machine(tmp_path / "root", {"/proc/meminfo": GB10_MEMINFO}), every=0.1) as running:
         running.said()
         for _ in range(3):
-            read = decode(running.line())
+            read = decode_agent_line(running.line())
             assert isinstance(read, Sample)
             found.append(read)
             running.feed()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.probe.pings import Heard, Target, command, decode, script
+from sparkctl.probe.pings import PingReply, PingTarget, decode_ping_report, ping_command, ping_script
 
 LANE = ("enp1s0f0np0", "192.168.200.12")
 
@@ -19,10 +19,10 @@ def answer(*parts: tuple[str, str], end: bool = True) -> bytes:
     return (text + ("@@ end\n" if end else "")).encode()
 
 
-def small(said: str, tcp: str | None = None) -> Heard:
+def small(said: str, tcp: str | None = None) -> PingReply:
     parts = [("ping enp1s0f0np0 192.168.200.12 0", said)]
     parts += [("tcp enp1s0f0np0 192.168.200.12", tcp)] if tcp is not None else []
-    return decode(answer(*parts)).reached[LANE]
+    return decode_ping_report(answer(*parts)).reached[LANE]
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def test_a_firewall_that_drops_pings_is_told_from_nobody(tcp: str, answered: boo
 
 def test_without_ping_tcp_decides() -> None:
     assert small("sh: ping: not found", "ECONNREFUSED").answered
-    assert small("sh: ping: not found", "EAGAIN") == Heard(False, "no answer on TCP either")
+    assert small("sh: ping: not found", "EAGAIN") == PingReply(False, "no answer on TCP either")
     assert small("sh: ping: not found", "").answered is None
 
 
 def test_an_answer_that_was_cut_short_or_decorated() -> None:
     with pytest.raises(ValueError, match="cut short"):
-        decode(answer(("link eth0 1", ""), end=False))
-    found = decode(
+        decode_ping_report(answer(("link eth0 1", ""), end=False))
+    found = decode_ping_report(
         b"Welcome to DGX Spark\n" + answer(("link eth0 0", ""), ("link eth1 ", ""), ("rdma mlx5_0 1: DOWN", ""))
     )
     assert (found.carriers, found.rdma) == ({"eth0": False}, {"mlx5_0": "DOWN"})
@@ -79,10 +79,10 @@ def test_an_answer_that_was_cut_short_or_decorated() -> None:
 
 @pytest.mark.skipif(shutil.which("ping") is None, reason="there is no ping on this machine")
 def test_the_script_with_the_real_ping() -> None:
-    targets = [Target("lo", "127.0.0.1", "127.0.0.2", 8972), Target("lo", "127.0.0.1", "127.0.0.3", 70)]
-    done = subprocess.run(command(targets), input=script(), capture_output=True, timeout=10, check=True)
-    found = decode(done.stdout)
-    assert found.reached[("lo", "127.0.0.2")] == Heard(True, to_ping=True)
+    targets = [PingTarget("lo", "127.0.0.1", "127.0.0.2", 8972), PingTarget("lo", "127.0.0.1", "127.0.0.3", 70)]
+    done = subprocess.run(ping_command(targets), input=ping_script(), capture_output=True, timeout=10, check=True)
+    found = decode_ping_report(done.stdout)
+    assert found.reached[("lo", "127.0.0.2")] == PingReply(True, to_ping=True)
     assert {key: one.answered for key, one in found.large.items()} == {
         ("lo", "127.0.0.2"): True,
         ("lo", "127.0.0.3"): True,
@@ -92,10 +92,10 @@ def test_the_script_with_the_real_ping() -> None:
 def test_the_script_where_there_is_neither_ping_nor_python(tmp_path: Path) -> None:
     for name in ("timeout", "tail", "cut", "cat"):
         (tmp_path / name).symlink_to(shutil.which(name) or name)
-    there = script().replace(b"$PATH:/usr/local/sbin:/usr/sbin:/sbin", os.fsencode(tmp_path), 1)
-    words = command([Target("lo", "127.0.0.1", "127.0.0.2", 8972)])
+    there = ping_script().replace(b"$PATH:/usr/local/sbin:/usr/sbin:/sbin", os.fsencode(tmp_path), 1)
+    words = ping_command([PingTarget("lo", "127.0.0.1", "127.0.0.2", 8972)])
     done = subprocess.run(["/bin/sh", *words[1:]], input=there, capture_output=True, timeout=10, check=True)
-    found = decode(done.stdout)
+    found = decode_ping_report(done.stdout)
     assert found.reached[("lo", "127.0.0.2")].answered is None
     assert "No such file" in found.reached[("lo", "127.0.0.2")].words
     assert found.large[("lo", "127.0.0.2")].answered is None

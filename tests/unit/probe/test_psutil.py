@@ -16,13 +16,13 @@ from typing import Any
 import psutil
 import pytest
 
-from sparkctl.core.sampler import Sampler
+from sparkctl.core.sampler import NodeSampler
 from sparkctl.core.session import Session
 from sparkctl.model.events import SampleArrived
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.sample import Sample
 from sparkctl.probe import agent, travel
-from sparkctl.probe.decode import decode
+from sparkctl.probe.decode import decode_agent_line
 from tests.unit.probe.running import machine, nvml_stub, probe
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
@@ -125,7 +125,7 @@ async def test_this_machine_is_read_with_what_is_installed_here(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))  # where it is started
     (tmp_path / "psutil.py").write_text("raise SystemError('not this one')")
-    assert travel.start_here(1.0).stdin == b""
+    assert travel.local_agent_program(1.0).stdin == b""
     if shutil.which("gcc"):
         monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_stub(tmp_path / "lib")))
     read = await first_sample(Node(NodeName("here"), "local"))
@@ -140,7 +140,7 @@ async def test_this_machine_is_read_with_what_is_installed_here(
 
 
 async def first_sample(node: Node) -> Sample:
-    async with Session(node) as session, aclosing(Sampler(session, every=0.2).samples()) as events:
+    async with Session(node) as session, aclosing(NodeSampler(session, every=0.2).stream_samples()) as events:
         async for event in events:
             if isinstance(event, SampleArrived) and event.sample.sequence >= 2:
                 return event.sample
@@ -153,7 +153,7 @@ async def first_sample(node: Node) -> Sample:
 def test_the_distributions_own_is_found_without_site() -> None:
     with probe(python="/usr/bin/python3", nvml=b"") as running:
         running.line()
-        read = decode(running.line())
+        read = decode_agent_line(running.line())
     assert isinstance(read, Sample)
     assert read.psutil is not None
 

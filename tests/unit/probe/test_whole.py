@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.probe import whole
-from sparkctl.probe.whole import Wholeness
+from sparkctl.probe.whole import WeightsCheck
 
 
 def shard(path: Path, size: int = 4096) -> None:
@@ -25,17 +25,17 @@ def index(folder: Path, *names: str) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {f"t{n}": n for n in names}}))
 
 
-def look(*places: Path) -> tuple[Wholeness, ...]:
-    argv = whole.command([str(place) for place in places])
+def look(*places: Path) -> tuple[WeightsCheck, ...]:
+    argv = whole.weights_check_command([str(place) for place in places])
     done = subprocess.run([sys.executable, *argv[1:]], capture_output=True, timeout=30, check=True)
-    return whole.decode(done.stdout)
+    return whole.decode_weights_check(done.stdout)
 
 
 def test_whole_files_have_nothing_wrong(tmp_path: Path) -> None:
     for name in ("a.safetensors", "b.safetensors"):
         shard(tmp_path / name)
     index(tmp_path, "a.safetensors", "b.safetensors")
-    assert look(tmp_path) == (Wholeness(str(tmp_path), 2),)
+    assert look(tmp_path) == (WeightsCheck(str(tmp_path), 2),)
 
 
 def test_what_is_cut_off_or_missing_is_named(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_gguf_begins_as_it_should_and_nothing_is_no_fault(tmp_path: Path) -> Non
 
 def test_an_answer_that_was_cut_short_is_none() -> None:
     with pytest.raises(ValueError, match="cut short"):
-        whole.decode(b'@@ {"place": "/m", "files": 1, "faults": [], "unread": []}\n')
+        whole.decode_weights_check(b'@@ {"place": "/m", "files": 1, "faults": [], "unread": []}\n')
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody who may read less")
@@ -96,11 +96,11 @@ def test_what_this_user_may_not_read_is_unread_and_no_fault(tmp_path: Path) -> N
         if folder != Path("/tmp"):
             folder.chmod(folder.stat().st_mode | 0o055) if str(folder).startswith("/tmp/") else None
     places = [public, secret, secret / "below"]
-    argv = whole.command([str(place) for place in places])
+    argv = whole.weights_check_command([str(place) for place in places])
     done = subprocess.run(
         ["python3", *argv[1:]], capture_output=True, timeout=30, check=True, user=65534, group=65534, extra_groups=[]
     )
-    first, second, third = whole.decode(done.stdout)
+    first, second, third = whole.decode_weights_check(done.stdout)
     assert set(first.unread) == {"model.safetensors", "model.safetensors.index.json"}
     assert [fault.partition(":")[0] for fault in first.faults] == ["broken.gguf"], "what is really wrong stays wrong"
     assert (second.unread, second.faults) == ((".",), ())

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from sparkctl.errors import InvalidInput
-from sparkctl.recipes.ledger import Fate
+from sparkctl.recipes.ledger import KeyOutcome
 from tests.unit.recipes.reading import argv, fates, imported
 
 FILE = """\
@@ -77,8 +77,8 @@ def test_a_service_lands_field_by_field() -> None:
         ("log-opt", "max-size=50m"), ("add-host", "a:1.2.3.4"), ("init", "true"),
     )  # fmt: skip
     assert (profile.start.health, profile.stop_grace) == ("/health", 90.0)
-    assert set(fates(written, Fate.WITHHELD)) == {"volumes /etc/passwd:/p", "privileged", "args.api-key KEY"}
-    assert set(fates(written, Fate.UNSUPPORTED)) == {
+    assert set(fates(written, KeyOutcome.WITHHELD)) == {"volumes /etc/passwd:/p", "privileged", "args.api-key KEY"}
+    assert set(fates(written, KeyOutcome.UNSUPPORTED)) == {
         "volumes ./local:/local", "deploy.resources.reservations.memory", "deploy.replicas", "healthcheck.interval", "restart",
         "depends_on", "labels.a", "services.db", "volumes.other",
     }  # fmt: skip

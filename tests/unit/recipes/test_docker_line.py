@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkctl.errors import InvalidInput, SparkctlError
-from sparkctl.model.profile import JsonText, Values
-from sparkctl.recipes.ledger import Fate
+from sparkctl.model.profile import FlagValues, JsonValue
+from sparkctl.recipes.ledger import KeyOutcome
 from tests.unit.recipes.reading import argv, fates, imported, line
 
 IMAGE = "vllm/vllm-openai:v0.19.1"
@@ -30,7 +30,7 @@ def test_a_whole_line_lands_field_by_field() -> None:
     assert profile.command is None
     assert profile.args == (
         ("max-model-len", "8192"), ("tensor-parallel-size", "1"),
-        ("speculative-config", JsonText('{"method":"mtp","num_speculative_tokens":3}')), ("enable-prefix-caching", True),
+        ("speculative-config", JsonValue('{"method":"mtp","num_speculative_tokens":3}')), ("enable-prefix-caching", True),
     )  # fmt: skip
     assert profile.env == (("NCCL_DEBUG", "INFO"), ("VLLM_X", "1"))
     assert profile.mounts == ("~/.cache/huggingface:/root/.cache/huggingface",)
@@ -97,7 +97,7 @@ def test_an_environment_set_in_the_script_is_the_containers() -> None:
 
 def test_several_values_and_repeated_flags_stay_what_they_are() -> None:
     profile = line("docker run x/y:1 sglang serve --model-path /m --cuda-graph-bs 1 2 4 --lora a=b --lora c=d -x -1")
-    assert profile.args == (("cuda-graph-bs", Values(("1", "2", "4"))), ("lora", ("a=b", "c=d")), ("x", "-1"))
+    assert profile.args == (("cuda-graph-bs", FlagValues(("1", "2", "4"))), ("lora", ("a=b", "c=d")), ("x", "-1"))
     assert argv(profile)[-10:] == (*("--cuda-graph-bs", "1", "2", "4", "--lora", "a=b", "--lora", "c=d"), "-x", "-1")
 
 
@@ -110,7 +110,7 @@ def test_variables_nobody_sets_are_the_operators_own() -> None:
     assert profile.env == (("HF_TOKEN", "${HF_TOKEN}"), ("A", "${B}"), ("C", "$D"), ("E", "${F:-g} h"))
     assert profile.args == (("key", "${KEY}"), ("--n", "$${X}"))
     assert profile.mounts == ()
-    assert "${DATA}" in str(fates(written, Fate.UNSUPPORTED)["-v ${DATA}/models:/models"])
+    assert "${DATA}" in str(fates(written, KeyOutcome.UNSUPPORTED)["-v ${DATA}/models:/models"])
     assert line("docker run -v $DATA/models:/models x/y:1", defined={"DATA": "/data"}).mounts == (
         "/data/models:/models",
     )
@@ -149,9 +149,9 @@ def test_what_reaches_beyond_the_container_wants_to_be_allowed() -> None:
     written = imported(f"docker run {DANGERS} -v /data/models:/m -v hf-cache:/v -v ~/.cache/vllm:/c:ro x/y:1")
     assert written.profile.mounts == ("/data/models:/m", "hf-cache:/v", "~/.cache/vllm:/c:ro")
     assert (written.profile.container.options, written.profile.container.devices) == ((), ())
-    assert len(fates(written, Fate.WITHHELD)) == 8
+    assert len(fates(written, KeyOutcome.WITHHELD)) == 8
     allowed = imported(f"docker run {DANGERS} x/y:1", allow=True)
-    assert not fates(allowed, Fate.WITHHELD)
+    assert not fates(allowed, KeyOutcome.WITHHELD)
     assert len(allowed.profile.mounts) == 4
     assert allowed.profile.container.options == (("privileged", "true"), ("pid", "host"), ("cap-add", "SYS_ADMIN"))
     assert allowed.profile.container.devices == ("/dev/sda",)
@@ -168,7 +168,7 @@ def test_options_docker_does_not_know_are_kept_and_said() -> None:
     )
     kept = {key: value.text for key, value in written.profile.extra}
     assert kept == {"sysctl": '["a=1","b=2"]', "frobnicate": '"true"', "hal": '"9000"', "dns": '"1.1.1.1"'}
-    left = fates(written, Fate.UNSUPPORTED)
+    left = fates(written, KeyOutcome.UNSUPPORTED)
     assert set(left) == {"-v ./here:/x", "--rm"}
     assert "depends on the directory" in str(left["-v ./here:/x"])
     assert written.profile.command == ("go",)

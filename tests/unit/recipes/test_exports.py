@@ -11,23 +11,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparkctl import engines
-from sparkctl.core.planning import plan
-from sparkctl.core.portable import portable
+from sparkctl.core.planning import build_launch_plan
+from sparkctl.core.portable import build_portable_launch
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.errors import InvalidInput
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.profile import ArgValue, ContainerOptions, JsonText, Model, Profile, Values
+from sparkctl.model.profile import ArgValue, ContainerOptions, FlagValues, JsonValue, ModelSpec, Profile
 from sparkctl.present import export_lines, export_yaml
-from sparkctl.wire.docker_body import create_body
+from sparkctl.wire.docker_body import build_create_request
 from tests.nightly.recipes import _flags
 from tests.unit.recipes.reading import imported
 from tests.unit.recipes.test_written import BOXES, JSON_TEXT, KEYS, LINE, MODELS, PHASES, PROFILES, VARIABLES, pairs
 
 FORMS = {
-    "docker": (export_lines.as_docker, "pasted"),
-    "systemd": (export_lines.as_systemd, "pasted"),
-    "compose": (export_yaml.as_compose, "x.yaml"),
-    "sparkrun": (export_yaml.as_sparkrun, "x.yaml"),
+    "docker": (export_lines.export_docker_run, "pasted"),
+    "systemd": (export_lines.export_systemd_unit, "pasted"),
+    "compose": (export_yaml.export_compose, "x.yaml"),
+    "sparkrun": (export_yaml.export_sparkrun, "x.yaml"),
 }
 REST = ("name", "engine", "engine_version", "title", "nodes", "expected_memory", "floor_memory", "start", "stop_grace",
         "liveness", "group", "notes", "source", "env_file", "extra")  # fmt: skip
@@ -35,7 +35,7 @@ SAFE = LINE.filter(lambda text: "\n" not in text and not text.startswith("-") an
 ODD = ["$HOME", "$${X}", "${MINE}", "a ${MINE:-b c} d", "100%", "a=b,c", "'", '"', "\\", "~/x", "{a}", "{{b}}"]
 VALUE = SAFE | st.sampled_from(ODD)
 ARG: st.SearchStrategy[ArgValue] = st.one_of(
-    VALUE, st.just(True), JSON_TEXT, st.lists(VALUE, min_size=2, max_size=3).map(lambda words: Values(tuple(words))),
+    VALUE, st.just(True), JSON_TEXT, st.lists(VALUE, min_size=2, max_size=3).map(lambda words: FlagValues(tuple(words))),
     st.lists(VALUE, min_size=2, max_size=3).map(tuple),
 )  # fmt: skip
 COMMANDS = st.sampled_from(
@@ -58,17 +58,17 @@ REALISTIC = st.builds(
 def again(profile: Profile, form: str) -> Profile:
     """Return a profile exported and imported again."""
     write, origin = FORMS[form]
-    text = "\n".join(write(portable(profile, engines.load(profile.engine)))) + "\n"
+    text = "\n".join(write(build_portable_launch(profile, engines.load_engine(profile.engine)))) + "\n"
     return imported(text, origin, allow=True).profile
 
 
 def body(profile: Profile) -> dict[str, object]:
     """Return what Docker is asked for, in no order where order means nothing."""
-    made = plan(
+    made = build_launch_plan(
         replace(profile, env_file=None), Node(NodeName("s"), "h"), home="/home/me", operator="o",
-        environ={"MINE": "mine's own"}, engine=engines.load(profile.engine),
+        environ={"MINE": "mine's own"}, engine=engines.load_engine(profile.engine),
     )  # fmt: skip
-    found = create_body(made)
+    found = build_create_request(made)
     words = [*([made.entrypoint] if made.entrypoint else []), *made.command]
     host = dict(found["HostConfig"])  # type: ignore[call-overload]
     host["Binds"] = sorted(host["Binds"])
@@ -115,14 +115,14 @@ def test_the_shipped_profiles_too(form: str) -> None:
 
 
 PLAIN = Profile(
-    "mine", "vllm", "x/y:1", "x.yaml", False, title="Mine", model=Model("o/m", "m"), port=8000,
-    args=(("tensor-parallel-size", "1"), ("api-key", "${MY_KEY}"), ("spec", JsonText('{"a":{"b":1}}'))),
+    "mine", "vllm", "x/y:1", "x.yaml", False, title="Mine", model=ModelSpec("o/m", "m"), port=8000,
+    args=(("tensor-parallel-size", "1"), ("api-key", "${MY_KEY}"), ("spec", JsonValue('{"a":{"b":1}}'))),
     env=(("HF_TOKEN", "${HF_TOKEN}"), ("A", "b c")), mounts=("~/models:/models",), container=ContainerOptions(shm_size="16g"),
 )  # fmt: skip
 
 
 def test_a_docker_line_has_one_flag_a_line() -> None:
-    lines = export_lines.as_docker(portable(PLAIN, engines.load("vllm")))
+    lines = export_lines.export_docker_run(build_portable_launch(PLAIN, engines.load_engine("vllm")))
     assert lines[0] == "# Mine"
     assert [line.removesuffix(" \\").strip() for line in lines[2:]] == [
         "docker run -d", "--name vllm-mine", "--gpus all", "--shm-size 16g", "--network host", "-v ~/models:/models",
@@ -133,9 +133,9 @@ def test_a_docker_line_has_one_flag_a_line() -> None:
 
 def test_a_shell_reads_the_line_as_docker_is_meant_to() -> None:
     profile = replace(
-        PLAIN, args=(("xx", "a$b`c\"d'e\\ !f"), ("y", '${MINE:-$ "q"}z'), ("json", JsonText('{"a":"${K}"}')))
+        PLAIN, args=(("xx", "a$b`c\"d'e\\ !f"), ("y", '${MINE:-$ "q"}z'), ("json", JsonValue('{"a":"${K}"}')))
     )
-    lines = "\n".join(export_lines.as_docker(portable(profile, engines.load("vllm"))))
+    lines = "\n".join(export_lines.export_docker_run(build_portable_launch(profile, engines.load_engine("vllm"))))
     script = f"docker() {{ printf '%s\\0' \"$@\"; }}\n{lines}\n"
     done = subprocess.run(
         ["bash", "-c", script], capture_output=True, text=True, env={"HOME": "/h", "MY_KEY": "k"}, check=True
@@ -147,7 +147,7 @@ def test_a_shell_reads_the_line_as_docker_is_meant_to() -> None:
 
 
 def test_a_recipe_has_placeholders_for_what_people_change() -> None:
-    text = "\n".join(export_yaml.as_sparkrun(portable(PLAIN, engines.load("vllm"))))
+    text = "\n".join(export_yaml.export_sparkrun(build_portable_launch(PLAIN, engines.load_engine("vllm"))))
     assert "vllm serve {model} \\\n    --host {host} \\\n    --port {port}" in text
     assert "-tensor-parallel-size {tensor_parallel}" in text
     assert '{{"a":{{"b":1}}}}' in text
@@ -158,7 +158,7 @@ def test_a_recipe_has_placeholders_for_what_people_change() -> None:
 def test_a_secret_in_a_profile_is_not_exported() -> None:
     profile = replace(PLAIN, env=(("DB_PASSWORD", "hunter22"),), args=(("api-key", "sekret12"),))
     for write, _ in FORMS.values():
-        one = portable(profile, engines.load("vllm"))
+        one = build_portable_launch(profile, engines.load_engine("vllm"))
         text = "\n".join(write(one))
         assert "hunter22" not in text
         assert "sekret12" not in text
@@ -168,7 +168,7 @@ def test_a_secret_in_a_profile_is_not_exported() -> None:
 def test_a_title_of_several_lines_is_a_comment_of_one() -> None:
     profile = replace(PLAIN, title="Mine\nrm -rf ~")
     for form, (write, _) in FORMS.items():
-        text = "\n".join(write(portable(profile, engines.load("vllm"))))
+        text = "\n".join(write(build_portable_launch(profile, engines.load_engine("vllm"))))
         if form != "sparkrun":  # the title is a key's text there
             assert not any(line.startswith("rm -rf") for line in text.splitlines())
         assert again(profile, form).title == profile.title

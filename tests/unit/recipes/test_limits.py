@@ -41,12 +41,12 @@ def test_it_ends(name: str) -> None:
 
 
 def test_values_that_hold_each_other_end() -> None:
-    assert braces.by_rule("{a}", {"a": "{b}", "b": "{a}"}).missing
-    many = braces.by_rule("{a}" * 10_000, {"a": "1"})
+    assert braces.fill_sparkrun_placeholders("{a}", {"a": "{b}", "b": "{a}"}).missing
+    many = braces.fill_sparkrun_placeholders("{a}" * 10_000, {"a": "1"})
     assert many.text.startswith("1" * 1_000)
     assert many.missing == ("a",)
 
 
 @pytest.mark.timeout(20)
 def test_a_shell_text_is_read_in_one_go() -> None:
-    assert len(shell.read("a=b " * 30_000)[0].words) == 30_000
+    assert len(shell.parse_shell("a=b " * 30_000)[0].words) == 30_000

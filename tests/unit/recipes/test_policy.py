@@ -8,22 +8,27 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.core.fit.weights import place
-from sparkctl.core.planning import plan
-from sparkctl.core.profile_build import build
+from sparkctl.core.fit.weights import map_path_to_node
+from sparkctl.core.planning import build_launch_plan
+from sparkctl.core.profile_build import validate_profile
 from sparkctl.core.yamlfile import parse_yaml
 from sparkctl.engines.base import Rank
 from sparkctl.errors import InvalidInput
 from sparkctl.model.docker_options import DOCKER_OPTIONS
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.node_paths import misleading_part
-from sparkctl.model.plan import DockerRun, GuardRule
+from sparkctl.model.plan import DockerRunSpec, GuardRule
 from sparkctl.model.profile import Profile
-from sparkctl.operations.profile_import import Request, Written, checked, from_source
-from sparkctl.present.import_report import report_document, report_lines
+from sparkctl.operations.profile_import import (
+    ImportedProfile,
+    ImportProfile,
+    check_imported_profile,
+    import_from_source,
+)
+from sparkctl.present.import_report import build_import_json, format_import_report
 from sparkctl.recipes import policy
-from sparkctl.recipes.ledger import Fate
-from sparkctl.recipes.read import Wishes, read_run
+from sparkctl.recipes.ledger import KeyOutcome
+from sparkctl.recipes.read import ImportOptions, import_container
 from tests.unit.recipes.reading import argv, fates, imported, line
 
 BESIDE = {
@@ -63,10 +68,10 @@ def test_what_stands_beside_a_form_brings_nothing_in(kind: str) -> None:
     assert reach(written.profile) == ((), None, (), (), ())
     assert written.profile.container.network in (None, "host")
     assert written.profile.container.gpus in (None, "all")
-    withheld = fates(written, Fate.WITHHELD)
+    withheld = fates(written, KeyOutcome.WITHHELD)
     assert any("container.network" in key for key in withheld)
     assert any("container.gpus" in key for key in withheld)
-    said = {**withheld, **fates(written, Fate.UNSUPPORTED)}
+    said = {**withheld, **fates(written, KeyOutcome.UNSUPPORTED)}
     assert all(any(word in key for key in said) for word in ("mounts", "env_file", "env", "start.guard"))
     assert any("Anybody can write that" in remark.text for remark in written.imported.ledger.remarks)
 
@@ -98,7 +103,9 @@ def test_a_malformed_object_beside_a_form_is_told_with_its_place(
     assert written.profile.image == "a/x:1"
     line_number = next(at for at, row in enumerate(text.splitlines(), 1) if "sparkctl" in row)
     told = {
-        key: why for key, why in fates(written, Fate.UNSUPPORTED).items() if f"{origin}:{line_number}: " in str(why)
+        key: why
+        for key, why in fates(written, KeyOutcome.UNSUPPORTED).items()
+        if f"{origin}:{line_number}: " in str(why)
     }
     assert [key for key, why in told.items() if field in key and words in str(why)] or not words
 
@@ -162,7 +169,7 @@ def test_gpus_and_network_adapters_need_no_question(device: str) -> None:
 def test_a_directory_that_is_not_of_models_is_withheld(source: str) -> None:
     written = imported(f"docker run -v '{source}:/x' a/x:1")
     assert written.profile.mounts == ()
-    assert fates(written, Fate.WITHHELD) or fates(written, Fate.UNSUPPORTED)
+    assert fates(written, KeyOutcome.WITHHELD) or fates(written, KeyOutcome.UNSUPPORTED)
 
 
 @pytest.mark.parametrize(
@@ -202,10 +209,10 @@ def test_a_flag_that_is_not_known_to_be_harmless_is_withheld(flag: str) -> None:
     written = imported(f"docker run {flag} a/x:1")
     bare = imported("docker run a/x:1").profile
     assert (written.profile.container, *reach(written.profile)) == (bare.container, *reach(bare))
-    (account,) = written.imported.ledger.of(Fate.WITHHELD)
+    (account,) = written.imported.ledger.keys_with(KeyOutcome.WITHHELD)
     assert policy.allow_name(str(account.allow)) == account.allow
     allowed = imported(f"docker run {flag} a/x:1", allow={account.allow})
-    assert not allowed.imported.ledger.of(Fate.WITHHELD)
+    assert not allowed.imported.ledger.keys_with(KeyOutcome.WITHHELD)
     assert (allowed.profile.container, *reach(allowed.profile)) != (bare.container, *reach(bare))
 
 
@@ -222,7 +229,7 @@ def test_a_flag_that_is_not_known_to_be_harmless_is_withheld(flag: str) -> None:
     ],
 )  # fmt: skip
 def test_what_engines_usually_ask_for_is_not_withheld(flag: str) -> None:
-    assert not fates(imported(f"docker run {flag} a/x:1"), Fate.WITHHELD)
+    assert not fates(imported(f"docker run {flag} a/x:1"), KeyOutcome.WITHHELD)
 
 
 # --- variables ---
@@ -236,7 +243,7 @@ def test_a_variable_of_the_operators_is_not_given_away(variable: str, flag: str)
     for text in (f"docker run {flag.format(variable)} a/x:1", f"docker run a/x:1 prog --x ${variable} --y 1"):
         written = imported(text)
         assert variable not in written.text
-        assert len(fates(written, Fate.WITHHELD)) == 1
+        assert len(fates(written, KeyOutcome.WITHHELD)) == 1
         assert f"${{{variable}" in imported(text, allow={f"env={variable}"}).text
 
 
@@ -244,7 +251,7 @@ def test_a_variable_with_a_default_leaves_the_default() -> None:
     written = imported('docker run -e "X=${FOO:-one} two" a/x:1 prog --yy "${BAR:-3}" --zz ${PORT:-8000}')
     assert written.profile.env == (("X", "one two"),)
     assert written.profile.args == (("yy", "3"), ("zz", "${PORT:-8000}"))
-    assert "its default stands" in str(fates(written, Fate.WITHHELD)["-e X"])
+    assert "its default stands" in str(fates(written, KeyOutcome.WITHHELD)["-e X"])
 
 
 @pytest.mark.parametrize(
@@ -259,9 +266,9 @@ def test_a_variable_with_a_default_leaves_the_default() -> None:
 def test_a_default_cannot_make_a_variable_again(text: str) -> None:
     compose = {"services": {"a": {"image": "a/x:1", "command": ["prog", "--xx", text], "environment": {"X": text}}}}
     written = imported(json.dumps(compose), "x.yaml")
-    made = plan(
+    made = build_launch_plan(
         written.profile, Node(NodeName("s"), "h"), home="/home/me", operator="o",
-        environ={"AWS_SECRET_ACCESS_KEY": "canary"}, engine=engines.load("container"),
+        environ={"AWS_SECRET_ACCESS_KEY": "canary"}, engine=engines.load_engine("container"),
     )  # fmt: skip
     assert "canary" not in repr((made.env, made.command))
     assert "AWS_SECRET_ACCESS_KEY" in repr((made.env, made.command))  # as text
@@ -293,12 +300,12 @@ def test_a_secret_in_the_source_asks_for_no_other_secret_of_the_operators() -> N
 
 
 def test_engines_whose_ranks_log_in_get_no_keys_unasked() -> None:
-    found = {name for name in engines.names() if engines.load(name).login_mounts(Rank(0, ("a", "b")))}
+    found = {name for name in engines.engine_names() if engines.load_engine(name).ssh_key_mounts(Rank(0, ("a", "b")))}
     assert found == set(policy._LOGS_IN)
     text = "model: o/m\ncontainer: a/x:1\nruntime: trtllm\nmin_nodes: 2\ncommand: trtllm-serve o/m --tp_size 2\n"
     written = imported(text, "x.yaml")
     assert (written.profile.engine, written.profile.nodes) == ("trtllm", 1)
-    assert "~/.ssh" in str(fates(written, Fate.WITHHELD)["min_nodes"])
+    assert "~/.ssh" in str(fates(written, KeyOutcome.WITHHELD)["min_nodes"])
     assert imported(text, "x.yaml", allow={"ssh"}).profile.nodes == 2
 
 
@@ -313,15 +320,17 @@ def test_the_guard_stays_on() -> None:
 
 
 def test_a_running_container_is_held_to_the_same() -> None:
-    run = DockerRun(
+    run = DockerRunSpec(
         name="c", image="a/x:1", entrypoint=None, command=(), env=(), mounts=(), gpus=None, shm_size=None, ipc="container:x",
         network="container:y", ulimits=(), devices=("/dev/infiniband/../sda",), options=(("privileged", "true"), ("pid",
         "host")), labels=(),
     )  # fmt: skip
-    wishes = Wishes(engines=engines.names())
-    written = checked(read_run(run, "spark1", wishes, [("mount", "type=bind,source=/,target=/host")]))
+    wishes = ImportOptions(engines=engines.engine_names())
+    written = check_imported_profile(
+        import_container(run, "spark1", wishes, [("mount", "type=bind,source=/,target=/host")])
+    )
     assert reach(written.profile) == ((), None, (), (), ())
-    assert len(fates(written, Fate.WITHHELD)) == 6
+    assert len(fates(written, KeyOutcome.WITHHELD)) == 6
 
 
 # --- the ledger and --allow ---
@@ -329,7 +338,7 @@ def test_a_running_container_is_held_to_the_same() -> None:
 
 def test_nothing_enters_a_profile_without_an_account() -> None:
     written = imported("model: o/m\ncontainer: a/x:1\nruntime: vllm\ncommand: vllm serve o/m\n", "x.yaml")
-    told = {account.to: account.key for account in written.imported.ledger.of(Fate.MAPPED)}
+    told = {account.to: account.key for account in written.imported.ledger.keys_with(KeyOutcome.MAPPED)}
     for field in ("mounts", "container.ipc", "container.network", "container.shm_size"):
         assert told[field] == f"sparkrun's own {field}"
 
@@ -360,22 +369,22 @@ def test_what_is_allowed_by_one_name_is_no_more_than_that() -> None:
 
 def test_the_report_says_how_each_is_taken_and_masks_no_reason() -> None:
     written = imported("docker run -e OPENAI_API_KEY -v /etc:/e a/x:1")
-    lines = report_lines(written.imported)
+    lines = format_import_report(written.imported)
     assert any(row.endswith("of your own environment would go into the container (--allow env)") for row in lines)
     assert any(
         row.endswith("/etc on the node is not a directory for models or caches (--allow mount)") for row in lines
     )
-    assert [one["allow"] for one in report_document(written.imported, "", None)["withheld"]] == ["env", "mount"]  # type: ignore[attr-defined]
+    assert [one["allow"] for one in build_import_json(written.imported, "", None)["withheld"]] == ["env", "mount"]  # type: ignore[attr-defined]
 
 
 def test_of_several_under_one_name_the_report_says_how_one_alone_is_taken() -> None:
     text = "docker run -v /srv:/s -v /var/run/docker.sock:/d -v '/a b:/ab' --device /dev/sda a/x:1"
     written = imported(text)
-    lines = report_lines(written.imported)
+    lines = format_import_report(written.imported)
     assert [row.rpartition("(")[2] for row in lines if "withheld  " in row] == [
         "--allow mount=/srv:/s)", "--allow mount=/var/run/docker.sock:/d)", "--allow 'mount=/a b:/ab')", "--allow device)",
     ]  # fmt: skip
-    withheld = report_document(written.imported, "", None)["withheld"]
+    withheld = build_import_json(written.imported, "", None)["withheld"]
     for one, mount in zip(withheld, ("/srv:/s", "/var/run/docker.sock:/d", "/a b:/ab"), strict=False):  # type: ignore[call-overload]
         assert imported(text, allow={one["allow"]}).profile.mounts == (mount,)
 
@@ -399,8 +408,8 @@ def source(directory: Path, name: str) -> Path:
     return path
 
 
-def taken(path: Path, **more: object) -> Written:
-    return from_source(str(path), Request(**more))  # type: ignore[arg-type]
+def taken(path: Path, **more: object) -> ImportedProfile:
+    return import_from_source(str(path), ImportProfile(**more))  # type: ignore[arg-type]
 
 
 def test_a_file_of_variables_comes_from_beside_the_source_alone(tmp_path: Path) -> None:
@@ -419,7 +428,7 @@ def test_a_file_of_variables_comes_from_beside_the_source_alone(tmp_path: Path) 
                  "sub/../own.env", "~/own.env", ".", "..", "sub"):  # fmt: skip
         written = taken(source(repo, name))
         assert written.profile.env_file is None, name
-        assert fates(written, Fate.WITHHELD)
+        assert fates(written, KeyOutcome.WITHHELD)
 
 
 def test_a_profile_that_will_lie_elsewhere_names_no_file_of_that_place(tmp_path: Path) -> None:
@@ -457,13 +466,13 @@ def test_a_part_that_leads_elsewhere_is_found(path: str, part: str | None) -> No
 def test_no_profile_has_such_a_path(body: str) -> None:
     tree = parse_yaml(f"schema: 1\nname: aa\nengine: vllm\nimage: x/y:1\n{body}\n".encode(), "aa.yaml").root
     with pytest.raises(InvalidInput, match="write the path that is meant"):
-        build(tree, Path("aa.yaml"), shipped=False)
+        validate_profile(tree, Path("aa.yaml"), shipped=False)
 
 
 def test_a_models_path_leads_nowhere_out_of_its_mount() -> None:
     profile = line("docker run -v ~/models:/models a/vllm:1 vllm serve /models/../../.ssh")
-    made = plan(
-        profile, Node(NodeName("s"), "h"), home="/home/me", operator="o", environ={}, engine=engines.load("vllm")
+    made = build_launch_plan(
+        profile, Node(NodeName("s"), "h"), home="/home/me", operator="o", environ={}, engine=engines.load_engine("vllm")
     )
-    assert place(profile.model.path, made) is None
+    assert map_path_to_node(profile.model.path, made) is None
     assert argv(profile)[2] == "/models/../../.ssh"

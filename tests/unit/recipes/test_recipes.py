@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from sparkctl import engines
 from sparkctl.errors import InvalidInput, SparkctlError
-from sparkctl.model.profile import JsonText, Profile, Values
+from sparkctl.model.profile import FlagValues, JsonValue, Profile
 from sparkctl.recipes import braces
-from sparkctl.recipes.ledger import Fate
+from sparkctl.recipes.ledger import KeyOutcome
 from tests.unit.recipes.reading import argv, fates, imported, recipe
 
 EUGR = """\
@@ -53,13 +53,13 @@ def test_an_eugr_recipe() -> None:
     assert (profile.name, profile.engine, profile.nodes, profile.port) == ("my-model-awq", "vllm", 2, 8000)
     assert profile.args == (
         ("tensor-parallel-size", "2"), ("gpu-memory-utilization", "0.7"),
-        ("speculative-config", JsonText('{"method":"mtp","num_speculative_tokens":1}')),
+        ("speculative-config", JsonValue('{"method":"mtp","num_speculative_tokens":1}')),
         ("distributed-executor-backend", "ray"),
     )  # fmt: skip
     assert profile.env == (("NCCL_IB_DISABLE", "0"), ("A", "x"), ("B", "xy"))
-    assert set(fates(written, Fate.UNSUPPORTED)) == {"env.LD_LIBRARY_PATH", "env.EMPTY", "pull_image"}
+    assert set(fates(written, KeyOutcome.UNSUPPORTED)) == {"env.LD_LIBRARY_PATH", "env.EMPTY", "pull_image"}
     assert dict(profile.extra) == {
-        "build_args": JsonText('["--pre-tf","--rebuild"]'), "mods": JsonText('["mods/fix-it"]'), "default idle": JsonText("5"),
+        "build_args": JsonValue('["--pre-tf","--rebuild"]'), "mods": JsonValue('["mods/fix-it"]'), "default idle": JsonValue("5"),
     }  # fmt: skip
     notes = " ".join(remark.text for remark in written.imported.ledger.remarks)
     assert "./build-and-copy.sh -t vllm-node-tf5 --pre-tf --rebuild" in notes
@@ -126,8 +126,8 @@ def test_a_sparkrun_recipe() -> None:
     assert (profile.image, profile.model.parameters) == ("lmsysorg/sglang:v1", 27 * 10**9)
     assert profile.command == ("python3", "-m", "sglang.launch_server")
     assert profile.args == (
-        ("context-length", "32768"), ("json", JsonText('{"a":{"b":1}}')), ("draft", "org/draft"), ("graph", Values(("1", "2"))),
-        ("odd", "{nobody}"), ("served-model-name", Values(("fast", "org/Model"))), ("revision", "abc123"),
+        ("context-length", "32768"), ("json", JsonValue('{"a":{"b":1}}')), ("draft", "org/draft"), ("graph", FlagValues(("1", "2"))),
+        ("odd", "{nobody}"), ("served-model-name", FlagValues(("fast", "org/Model"))), ("revision", "abc123"),
     )  # fmt: skip
     assert profile.model.served_name == "fast"
     assert profile.env == (
@@ -143,8 +143,12 @@ def test_a_sparkrun_recipe() -> None:
     start = profile.start
     assert (start.timeouts.loading, start.timeouts.warming, start.probe, start.prompt) == (1800.0, 600.0, "none", "Hi")
     assert profile.mounts == ("~/models/x:/model:ro", "~/.cache/huggingface:/root/.cache/huggingface")
-    assert set(fates(written, Fate.WITHHELD)) == {"executor_config.privileged", "pre_exec"}
-    assert set(fates(written, Fate.UNSUPPORTED)) == {"command {nobody}", "env {launch.node_rank}", "readiness.rounds"}
+    assert set(fates(written, KeyOutcome.WITHHELD)) == {"executor_config.privileged", "pre_exec"}
+    assert set(fates(written, KeyOutcome.UNSUPPORTED)) == {
+        "command {nobody}",
+        "env {launch.node_rank}",
+        "readiness.rounds",
+    }
     assert {key for key, _ in profile.extra} == {
         "max_nodes", "metadata", "mods", "benchmark", "something_new", "default unused", "x",
     }  # fmt: skip
@@ -152,9 +156,9 @@ def test_a_sparkrun_recipe() -> None:
 
 def test_what_is_withheld_comes_in_when_it_is_allowed() -> None:
     written = recipe(SPARKRUN, allow=True)
-    assert not fates(written, Fate.WITHHELD)
+    assert not fates(written, KeyOutcome.WITHHELD)
     assert ("privileged", "true") in written.profile.container.options
-    assert dict(written.profile.extra)["pre_exec"] == JsonText('["apt-get update"]')
+    assert dict(written.profile.extra)["pre_exec"] == JsonValue('["apt-get update"]')
 
 
 def test_every_key_of_a_recipe_is_accounted_for() -> None:
@@ -176,7 +180,7 @@ def test_a_recipe_without_a_command_gets_its_flags_by_the_tools_table() -> None:
         "vllm", "serve", "o/m", "--host", "0.0.0.0", "--port", "8000", "--trust-remote-code", "--gpu-memory-utilization", "0.8",
         "--max-model-len", "8192", "--max-num-seqs", "4",
     )  # fmt: skip
-    assert "makes no flag" in str(fates(vllm, Fate.KEPT)["defaults.nothing"])
+    assert "makes no flag" in str(fates(vllm, KeyOutcome.KEPT)["defaults.nothing"])
     assert argv(recipe(text.format(runtime="sglang")).profile)[-6:] == (
         "--mem-fraction-static", "0.8", "--context-length", "8192", "--max-running-requests", "4",
     )  # fmt: skip
@@ -199,10 +203,10 @@ def test_a_base_is_read_below_and_conditions_above() -> None:
     written = recipe(text, lookup={"@official/base": BASE}.get)
     assert (written.profile.image, written.profile.model.path) == ("x/base:1", "o/own")
     assert written.profile.args == (("arg", "4"),)
-    assert "moon" in str(fates(written, Fate.UNSUPPORTED)["overrides[2]"])
-    assert "overrides[1]" in fates(written, Fate.KEPT)
+    assert "moon" in str(fates(written, KeyOutcome.UNSUPPORTED)["overrides[2]"])
+    assert "overrides[1]" in fates(written, KeyOutcome.KEPT)
     alone = recipe(text + "container: x/y:1\n")
-    assert "not at hand" in str(fates(alone, Fate.UNSUPPORTED)["include @official/base"])
+    assert "not at hand" in str(fates(alone, KeyOutcome.UNSUPPORTED)["include @official/base"])
     with pytest.raises(InvalidInput, match="leads back"):
         recipe("include: a\nmodel: m\n", lookup={"a": "include: a\n"}.get)
 
@@ -227,7 +231,7 @@ def test_values_can_be_given_from_outside() -> None:
 )  # fmt: skip
 def test_placeholders_are_filled_in_by_the_tools_rule(text: str, expected: str) -> None:
     values = {"a": "1", "n": '{"p":{"q":1}}', "self": "{self}"}
-    assert braces.by_rule(text, values).text == expected
+    assert braces.fill_sparkrun_placeholders(text, values).text == expected
 
 
 @settings(max_examples=100, deadline=None)
@@ -240,7 +244,7 @@ def test_eugrs_placeholders_are_pythons_own(values: dict[str, str], data: st.Dat
         ["{{", "}}", *(f"{{{name}}}" for name in values)]
     )
     text = "".join(data.draw(st.lists(piece, max_size=8)))
-    assert braces.by_format(text, values).text == text.format(**values)
+    assert braces.fill_eugr_placeholders(text, values).text == text.format(**values)
 
 
 SERVE = "command: vllm serve {model} --arg 1\n"
@@ -366,7 +370,7 @@ def test_a_server_without_an_engine_of_its_own_keeps_the_model_among_its_words()
         "defaults: {port: 8000}\ncommand: |\n  trtllm-serve o/m --port {port} --tp_size 1\n",
         "x.yaml",
     ).profile
-    argv = engines.load(found.engine).argv(found)
+    argv = engines.load_engine(found.engine).build_command(found)
     assert argv[:2] == ("trtllm-serve", "o/m")
     assert argv.count("o/m") == 1
 
@@ -387,6 +391,6 @@ def test_recipes_of_other_servers_are_their_engines(runtime: str, command: str, 
         "x.yaml",
     ).profile
     assert (profile.engine, profile.model.path, profile.port) == (engine, "o/m", 8123)
-    told = list(engines.load(engine).argv(profile))
+    told = list(engines.load_engine(engine).build_command(profile))
     assert told.count("o/m") == 1
     assert told[told.index(words[0]) :][:2] == words

@@ -16,15 +16,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparkctl import engines
-from sparkctl.core.planning import Place, plan
+from sparkctl.core.planning import RankPlacement, build_launch_plan
 from sparkctl.engines.base import Rank
 from sparkctl.errors import SparkctlError
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import DockerRun, LaunchPlan, Mount
-from sparkctl.operations.profile_import import Written, checked
-from sparkctl.recipes.ledger import Fate
-from sparkctl.recipes.read import Wishes, read_run
-from sparkctl.wire.docker_body import create_body
+from sparkctl.model.plan import DockerRunSpec, LaunchPlan, Mount
+from sparkctl.operations.profile_import import ImportedProfile, check_imported_profile
+from sparkctl.recipes.ledger import KeyOutcome
+from sparkctl.recipes.read import ImportOptions, import_container
+from sparkctl.wire.docker_body import build_create_request
 from tests.unit.recipes.reading import imported
 
 NODE = Node(NodeName("s"), "h")
@@ -73,25 +73,27 @@ SYSTEM = re.compile(
 )
 
 
-def judged(written: Written) -> None:
+def judged(written: ImportedProfile) -> None:
     """Look at what each node's container would be asked for."""
     profile = written.profile
     assert profile.env_file is None  # nothing lies beside a pasted text
     assert profile.start.guard is not None
-    engine = engines.load(profile.engine)
-    made = [plan(profile, NODE, home="/home/me", operator="o", environ=Everything(), engine=engine)]
+    engine = engines.load_engine(profile.engine)
+    made = [build_launch_plan(profile, NODE, home="/home/me", operator="o", environ=Everything(), engine=engine)]
     if profile.nodes > 1:
         rank = Rank(0, tuple(f"10.0.0.{number}" for number in range(profile.nodes)))
-        place = Place(rank, tuple(NodeName(f"s{number}") for number in range(profile.nodes)), "run")
+        place = RankPlacement(rank, tuple(NodeName(f"s{number}") for number in range(profile.nodes)), "run")
         made.append(
-            plan(profile, NODE, home="/home/me", operator="o", environ=Everything(), engine=engine, place=place)
+            build_launch_plan(
+                profile, NODE, home="/home/me", operator="o", environ=Everything(), engine=engine, place=place
+            )
         )
     for one in made:
         judged_request(one)
 
 
 def judged_request(made: LaunchPlan) -> None:
-    body: dict[str, Any] = create_body(made)
+    body: dict[str, Any] = build_create_request(made)
     host = body["HostConfig"]
     assert set(body) <= TOP_KEYS
     assert {
@@ -245,8 +247,8 @@ def tried(text: str, origin: str) -> None:
     except SparkctlError:
         return
     accounts = written.imported.ledger.accounts
-    assert all(account.allow for account in accounts if account.fate is Fate.WITHHELD)
-    fields = {(account.to, account.value) for account in accounts if account.fate is Fate.MAPPED}
+    assert all(account.allow for account in accounts if account.fate is KeyOutcome.WITHHELD)
+    fields = {(account.to, account.value) for account in accounts if account.fate is KeyOutcome.MAPPED}
     for mount in written.profile.mounts:
         assert ("mounts", mount) in fields
     for name, _ in written.profile.env:
@@ -385,7 +387,7 @@ def test_a_container(
     flags: list[tuple[str, str]], mounts: list[tuple[str, str]], devices: list[str], shared: str | None
 ) -> None:
     simple = [pair for pair in flags if pair[0] not in ("volume", "env", "env-file", "device", "entrypoint", "label")]
-    run = DockerRun(
+    run = DockerRunSpec(
         name="c", image="a/x:1", entrypoint=None, command=("prog", "${AWS_SECRET_ACCESS_KEY}"), env=(("X", "${FOO}"),
         ("DB_PASSWORD", "hunter2222")),
         mounts=tuple(Mount(source, target) for source, target in mounts),
@@ -393,6 +395,10 @@ def test_a_container(
         devices=tuple(devices), options=tuple(simple), labels=(),
     )  # fmt: skip
     try:
-        judged(checked(read_run(run, "spark1", Wishes(engines=engines.names()), simple)))
+        judged(
+            check_imported_profile(
+                import_container(run, "spark1", ImportOptions(engines=engines.engine_names()), simple)
+            )
+        )
     except SparkctlError:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkctl.errors import InvalidInput
-from sparkctl.recipes.ledger import Fate
+from sparkctl.recipes.ledger import KeyOutcome
 from tests.unit.recipes.reading import argv, fates, imported
 
 UNIT = r"""
@@ -33,7 +33,7 @@ def test_a_unit_lands_field_by_field() -> None:
     assert profile.mounts == ("~/models:/models",)
     assert profile.env == (("HF_TOKEN", "${HF_TOKEN}"), ("MONEY", "5$"))
     assert argv(profile)[-4:] == ("--max-model-len", "${CTX:-8192}", "--template", 'a "b" 10%')
-    assert {"Restart", "EnvironmentFile", "CPUWeight"} <= set(fates(written, Fate.UNSUPPORTED))
+    assert {"Restart", "EnvironmentFile", "CPUWeight"} <= set(fates(written, KeyOutcome.UNSUPPORTED))
 
 
 def test_a_unit_without_docker_is_said() -> None:

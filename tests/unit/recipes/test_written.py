@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.model.per_step import RoutedExperts
-from sparkctl.model.plan import GuardRule, Timeouts
-from sparkctl.model.profile import ArgValue, ContainerOptions, JsonText, Model, Profile, StartRules, Values
+from sparkctl.model.plan import GuardRule, PhaseTimeouts
+from sparkctl.model.profile import ArgValue, ContainerOptions, FlagValues, JsonValue, ModelSpec, Profile, StartOptions
 from tests.unit.recipes.reading import imported, read_back
 
 WORD = st.text(
@@ -34,8 +34,8 @@ JSON = st.dictionaries(st.text(max_size=5), st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORD, inner, max_size=3), max_leaves=5), max_size=4)  # fmt: skip
 
 
-def compact(value: object) -> JsonText:
-    return JsonText(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+def compact(value: object) -> JsonValue:
+    return JsonValue(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def one_line(value: object) -> bool:
@@ -49,7 +49,7 @@ def one_line(value: object) -> bool:
 
 JSON_TEXT = JSON.filter(one_line).map(compact)
 ARG: st.SearchStrategy[ArgValue] = st.one_of(
-    TEXT, st.booleans(), JSON_TEXT, st.lists(TEXT, max_size=3).map(lambda words: Values(tuple(words))),
+    TEXT, st.booleans(), JSON_TEXT, st.lists(TEXT, max_size=3).map(lambda words: FlagValues(tuple(words))),
     st.lists(TEXT, max_size=3).map(tuple),
 )  # fmt: skip
 GIB = 1 << 30
@@ -68,7 +68,7 @@ def pairs(keys: st.SearchStrategy[str], values: st.SearchStrategy[object]) -> st
 
 
 MODELS = st.builds(
-    Model, path=SOME, served_name=SOME, weights=st.none() | st.integers(10**9, 10**12), parameters=COUNTS,
+    ModelSpec, path=SOME, served_name=SOME, weights=st.none() | st.integers(10**9, 10**12), parameters=COUNTS,
     active_parameters=st.none(), draft_weights=st.none() | st.integers(1 << 20, GIB), kv_per_token=COUNTS,
     experts=st.none(),
 )  # fmt: skip
@@ -80,9 +80,9 @@ BOXES = st.builds(
     devices=st.sampled_from([(), ("/dev/infiniband", "nvidia.com/gpu=all")]), options=st.sampled_from([(), OPTIONS]),
 )  # fmt: skip
 STARTS = st.builds(
-    StartRules, drop_caches=st.booleans(), ready_line=st.sampled_from([None, r"a\.b .*: #", "none"]),
+    StartOptions, drop_caches=st.booleans(), ready_line=st.sampled_from([None, r"a\.b .*: #", "none"]),
     health=st.sampled_from([None, "/health", "none"]), probe=st.sampled_from([None, "chat", "none"]), prompt=SOME,
-    timeouts=st.builds(Timeouts, SECONDS, SECONDS, SECONDS, SECONDS), expected=st.none() | SECONDS,
+    timeouts=st.builds(PhaseTimeouts, SECONDS, SECONDS, SECONDS, SECONDS), expected=st.none() | SECONDS,
     guard=st.sampled_from([None, GuardRule(), GuardRule(2 * GIB, 3 * GIB, 90.0)]),
 )  # fmt: skip
 PROFILES = st.builds(
@@ -114,7 +114,7 @@ def test_the_shipped_profiles_too() -> None:
 
 def test_experts_are_written() -> None:
     profile = Profile(
-        "aa", "vllm", "x/y:1", "x.yaml", False, model=Model(weights=10**9, experts=RoutedExperts(10**8, 8, 2))
+        "aa", "vllm", "x/y:1", "x.yaml", False, model=ModelSpec(weights=10**9, experts=RoutedExperts(10**8, 8, 2))
     )
     assert read_back(profile).model == profile.model
 

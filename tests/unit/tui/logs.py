@@ -9,11 +9,11 @@ from pathlib import Path
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from sparkctl.core.logbook import LogBook
-from sparkctl.core.spool import Spool
+from sparkctl.core.logbook import LogBuffer
+from sparkctl.core.spool import DiskLineBuffer
 from sparkctl.model.log import LogLine
 from sparkctl.tui.log_pane import LogPane
-from sparkctl.tui.log_status import LogStatus, line
+from sparkctl.tui.log_status import LogStatusLine, format_status_line
 from sparkctl.tui.log_view import LogView
 
 BEGIN = datetime(2026, 5, 1, 10, tzinfo=UTC)
@@ -47,7 +47,7 @@ class LogApp(App[None]):
     ) -> None:
         super().__init__(ansi_color=ansi_color)
         self.directory = directory
-        self.book = LogBook(sources, spool=Spool(directory, most_lines=most_lines))
+        self.book = LogBuffer(sources, spool=DiskLineBuffer(directory, most_lines=most_lines))
         self.pane = LogPane(
             self.book, instance="qwen36", directory=directory, ascii_only=ascii_only, zone=UTC, now=lambda: NOON
         )
@@ -72,8 +72,8 @@ class LogApp(App[None]):
 
     def status(self) -> str:
         """Return the text of the status line."""
-        status = self.pane.query_one(LogStatus)
-        return line(self.view.state, status.size.width, ascii_only=status._ascii_only).plain
+        status = self.pane.query_one(LogStatusLine)
+        return format_status_line(self.view.state, status.size.width, ascii_only=status._ascii_only).plain
 
 
 async def settled(pilot: Pilot[None]) -> None:

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.actions import Situation, action
-from sparkctl.core.store import LoadView
+from sparkctl.core.actions import ActionContext, action
+from sparkctl.core.store import NodeTelemetryView
 from sparkctl.model.container import ContainerState
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.present.spans import text
-from sparkctl.tui.confirming import question
+from sparkctl.present.spans import plain_text
+from sparkctl.tui.confirming import build_confirmation
 
 NODE = NodeName("spark2")
 FAILED = InstanceView(
@@ -22,9 +22,11 @@ FAILED = InstanceView(
 
 
 def asked(one: InstanceView, *words: str) -> str:
-    now = Situation((NODE,), (LoadView(NODE, NodeState.OK, 0.0, instances=(one,), instances_seen=0.0),), NODE, one.name)
-    dialog = question(action("down"), words, now)
-    return "\n".join(text(row) for row in dialog.rows())
+    now = ActionContext(
+        (NODE,), (NodeTelemetryView(NODE, NodeState.OK, 0.0, instances=(one,), instances_seen=0.0),), NODE, one.name
+    )
+    dialog = build_confirmation(action("down"), words, now)
+    return "\n".join(plain_text(row) for row in dialog.rows())
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.errors import InvalidInput
-from sparkctl.tui.editor import command, editor
+from sparkctl.tui.editor import build_editor_argv, find_editor
 
 FILE = Path("/x/own.yaml")
 
@@ -27,21 +27,21 @@ FILE = Path("/x/own.yaml")
     ],
 )
 def test_each_in_its_own_way(words: list[str], opened: list[str]) -> None:
-    assert command(words, FILE, 5, 7) == opened
+    assert build_editor_argv(words, FILE, 5, 7) == opened
 
 
 def test_without_a_line_only_the_file_is_named() -> None:
-    assert command(["nano"], FILE) == ["nano", "/x/own.yaml"]
-    assert command(["code"], FILE) == ["code", "--wait", "/x/own.yaml"]
+    assert build_editor_argv(["nano"], FILE) == ["nano", "/x/own.yaml"]
+    assert build_editor_argv(["code"], FILE) == ["code", "--wait", "/x/own.yaml"]
 
 
 def test_the_operators_words_are_taken_apart_as_a_shell_would(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISUAL", "")
     monkeypatch.setenv("EDITOR", "'/opt/my editor/ed' --wait")
-    assert editor() == ["/opt/my editor/ed", "--wait"]
+    assert find_editor() == ["/opt/my editor/ed", "--wait"]
     monkeypatch.setenv("EDITOR", "vi '")
     with pytest.raises(InvalidInput, match="EDITOR"):
-        editor()
+        find_editor()
 
 
 def test_no_editor_at_all_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -49,4 +49,4 @@ def test_no_editor_at_all_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InvalidInput, match="no editor is known"):
-        editor()
+        find_editor()

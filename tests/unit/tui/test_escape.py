@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from textual import events
 from textual.message import Message
 
-from sparkctl.tui.escape import LONE, KeyParser
+from sparkctl.tui.escape import LONE, EscapeKeyParser
 
 KEYS = {
     "x": "x", "X": "X", ":": "colon", "/": "slash", "\r": "enter", "\t": "tab", "é": "é", "\x1b[B": "down",
@@ -22,9 +22,9 @@ def names(messages: Iterable[Message]) -> list[str]:
     return [one.key for one in messages if isinstance(one, events.Key)]
 
 
-def parser(keeps: str = "") -> tuple[KeyParser, list[float]]:
+def parser(keeps: str = "") -> tuple[EscapeKeyParser, list[float]]:
     now = [100.0]
-    return KeyParser(lambda character: character in keeps, now=lambda: now[0]), now
+    return EscapeKeyParser(lambda character: character in keeps, now=lambda: now[0]), now
 
 
 @pytest.mark.parametrize("sent", [sent for sent in KEYS if sent[0] != "\x1b"])

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from sparkctl.model.events import Event, Examined, Found
+from sparkctl.model.events import CheckCompleted, Event, FindingReported
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import NodeName
-from sparkctl.tui.examinations import Examinations
+from sparkctl.tui.examinations import DoctorRuns
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
 
 
-def found(check: str, ts: float, node: NodeName = ONE, severity: Severity = Severity.GOOD) -> Found:
-    return Found(ts, node, check, severity, f"{check} at {ts:.0f}")
+def found(check: str, ts: float, node: NodeName = ONE, severity: Severity = Severity.GOOD) -> FindingReported:
+    return FindingReported(ts, node, check, severity, f"{check} at {ts:.0f}")
 
 
 async def told(*events: Event) -> AsyncGenerator[Event, None]:
@@ -21,53 +21,71 @@ async def told(*events: Event) -> AsyncGenerator[Event, None]:
         yield event
 
 
-async def play(seen: Examinations, now: float, *events: Event) -> None:
-    seen.begin((ONE, TWO), now)
-    assert [event async for event in seen.follow(told(*events), (ONE, TWO))] == list(events)
+async def play(seen: DoctorRuns, now: float, *events: Event) -> None:
+    seen.start_run((ONE, TWO), now)
+    assert [event async for event in seen.record_findings(told(*events), (ONE, TWO))] == list(events)
 
 
-def messages(seen: Examinations) -> list[str]:
+def messages(seen: DoctorRuns) -> list[str]:
     return [one.message for one in seen.found]
 
 
 async def test_a_node_is_through_by_itself_and_a_comparison_may_follow() -> None:
-    seen = Examinations()
-    seen.begin((ONE, TWO), 100)
-    events = seen.follow(told(found("docker", 101), Examined(102, ONE, 2.0), found("difference", 103)), (ONE, TWO))
+    seen = DoctorRuns()
+    seen.start_run((ONE, TWO), 100)
+    events = seen.record_findings(
+        told(found("docker", 101), CheckCompleted(102, ONE, 2.0), found("difference", 103)), (ONE, TWO)
+    )
     assert seen.running == (ONE, TWO)
     await anext(events)
     assert messages(seen) == ["docker at 101"]
     await anext(events)
-    assert (seen.running, seen.when(ONE), seen.when(TWO)) == ((TWO,), 102, None)
+    assert (seen.running, seen.last_run_at(ONE), seen.last_run_at(TWO)) == ((TWO,), 102, None)
     assert [event async for event in events]
     assert messages(seen) == ["docker at 101", "difference at 103"]
     assert seen.running == (), "left before it was through: there was no look"
-    assert seen.when(TWO) is None
+    assert seen.last_run_at(TWO) is None
 
 
 async def test_what_was_found_before_stays_until_the_new_look_is_through() -> None:
-    seen = Examinations()
-    await play(seen, 100, found("docker", 101), found("swap", 101), Examined(102, ONE, 2.0), Examined(102, TWO, 2.0))
-    seen.begin((ONE,), 200)
-    assert (seen.running, seen.when(ONE)) == ((ONE,), 102)
-    events = seen.follow(told(found("docker", 201), Examined(202, ONE, 2.0)), (ONE,))
+    seen = DoctorRuns()
+    await play(
+        seen,
+        100,
+        found("docker", 101),
+        found("swap", 101),
+        CheckCompleted(102, ONE, 2.0),
+        CheckCompleted(102, TWO, 2.0),
+    )
+    seen.start_run((ONE,), 200)
+    assert (seen.running, seen.last_run_at(ONE)) == ((ONE,), 102)
+    events = seen.record_findings(told(found("docker", 201), CheckCompleted(202, ONE, 2.0)), (ONE,))
     await anext(events)
     assert messages(seen) == ["docker at 201", "swap at 101"]
     assert [event async for event in events]
     assert messages(seen) == ["docker at 201"], "no swap any more"
-    assert seen.when(ONE) == 202
+    assert seen.last_run_at(ONE) == 202
 
 
 async def test_a_look_that_is_broken_off_is_as_old_as_the_one_before() -> None:
-    seen = Examinations()
-    await play(seen, 100, found("docker", 101), found("swap", 101), Examined(102, ONE, 2.0), Examined(102, TWO, 2.0))
+    seen = DoctorRuns()
+    await play(
+        seen,
+        100,
+        found("docker", 101),
+        found("swap", 101),
+        CheckCompleted(102, ONE, 2.0),
+        CheckCompleted(102, TWO, 2.0),
+    )
     await play(seen, 200, found("docker", 201))
-    assert (seen.running, seen.when(ONE)) == ((), 102)
+    assert (seen.running, seen.last_run_at(ONE)) == ((), 102)
     assert messages(seen) == ["docker at 201", "swap at 101"]
 
 
 async def test_a_connection_that_breaks_meanwhile_was_not_good() -> None:
-    seen = Examinations()
+    seen = DoctorRuns()
     broken = found("connection", 102, severity=Severity.PROBLEM)
-    await play(seen, 100, found("connection", 101), broken, Examined(102, ONE, 2.0), Examined(102, TWO, 2.0))
+    await play(
+        seen, 100, found("connection", 101), broken, CheckCompleted(102, ONE, 2.0), CheckCompleted(102, TWO, 2.0)
+    )
     assert seen.found == (broken,)

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
-from sparkctl.tui.terminal import MUCH, REMEMBERED, forget_much
+from sparkctl.tui.terminal import CACHE_LIMIT, RENDER_CACHES, trim_render_caches
 
-TEXTS = next(one for one in REMEMBERED if one.__name__ == "cached_cell_len")
+TEXTS = next(one for one in RENDER_CACHES if one.__name__ == "cached_cell_len")
 
 
 def test_much_text_is_forgotten() -> None:
-    for number in range(MUCH + 1):
+    for number in range(CACHE_LIMIT + 1):
         cell_len(f"a text that comes once, {number}")
-    forget_much()
+    trim_render_caches()
     assert TEXTS.cache_info().currsize == 0
 
 
 def test_little_is_kept_for_the_next_picture() -> None:
     TEXTS.cache_clear()
     cell_len("a text that comes again")
-    forget_much()
+    trim_render_caches()
     cell_len("a text that comes again")
     assert TEXTS.cache_info().hits == 1
 
 
 def test_each_of_them_can_be_forgotten() -> None:
-    for one in REMEMBERED:
-        assert one.cache_info().maxsize is None or one.cache_info().maxsize > MUCH, "else it bounds itself"
+    for one in RENDER_CACHES:
+        assert one.cache_info().maxsize is None or one.cache_info().maxsize > CACHE_LIMIT, "else it bounds itself"

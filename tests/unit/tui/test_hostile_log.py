@@ -15,7 +15,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparkctl.tui.log_status import LogStatus
+from sparkctl.tui.log_status import LogStatusLine
 from tests.unit.tui.logs import LogApp, lines, settled
 
 NASTY = (
@@ -49,11 +49,11 @@ def test_arbitrary_bytes_are_printable_text(tmp_path: Path, said: list[bytes], t
             app.view.add(0, lines(raw.decode("utf-8", "replace") for raw in said))
             app.view.add(1, lines(["plain"]))
             for step in (
-                lambda: app.view.find(typed),
-                lambda: app.view.keep(typed),
+                lambda: app.view.set_search(typed),
+                lambda: app.view.set_filter(typed),
                 app.view.action_times,
                 app.view.action_wrap,
-                lambda: app.view.keep(""),
+                lambda: app.view.set_filter(""),
                 app.view.action_scroll_home,
                 app.view.action_copy,
                 lambda: app.view.show_source(0),
@@ -61,7 +61,7 @@ def test_arbitrary_bytes_are_printable_text(tmp_path: Path, said: list[bytes], t
                 step()
                 app.view.render_line(0)
                 shown += app.rows()
-                shown.append(app.pane.query_one(LogStatus).render().plain)
+                shown.append(app.pane.query_one(LogStatusLine).render().plain)
             await settled(pilot)
         return shown
 

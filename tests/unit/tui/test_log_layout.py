@@ -6,24 +6,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from sparkctl.core.logbook import LogBook
-from sparkctl.model.text import clean
-from sparkctl.tui.log_layout import Layout, breaks, indent
+from sparkctl.core.logbook import LogBuffer
+from sparkctl.model.text import sanitize_line
+from sparkctl.tui.log_layout import LogLayout, wrap_indent, wrap_offsets
 from tests.unit.tui.logs import lines
 
-TEXT = st.text(st.sampled_from("ab  -宽é\N{COMBINING ACUTE ACCENT}🦀"), max_size=80).map(clean)
+TEXT = st.text(st.sampled_from("ab  -宽é\N{COMBINING ACUTE ACCENT}🦀"), max_size=80).map(sanitize_line)
 
 
 @settings(deadline=None)
 @given(TEXT, st.integers(1, 40))
 def test_wrapped_rows_fit_and_nothing_is_lost(text: str, width: int) -> None:
-    starts = breaks(text, width)
+    starts = wrap_offsets(text, width)
     assert starts[0] == 0
     assert list(starts) == sorted(set(starts))
     rows = [text[start:stop] for start, stop in zip(starts, (*starts[1:], len(text)), strict=True)]
     assert "".join(rows) == text
     for number, row in enumerate(rows):
-        room = width - (indent(width) if number else 0)
+        room = width - (wrap_indent(width) if number else 0)
         assert cell_len(row.rstrip(" ")) <= room or len(row.rstrip(" ")) == 1, "one wide character in one column"
 
 
@@ -32,14 +32,14 @@ def test_wrapped_rows_fit_and_nothing_is_lost(text: str, width: int) -> None:
 def test_moving_is_walking_along_all_rows(
     texts: list[str], width: int, height: int, wrapped: bool, data: st.DataObject
 ) -> None:
-    book = LogBook()
+    book = LogBuffer()
     book.add(0, lines(texts))
-    layout = Layout(book)
+    layout = LogLayout(book)
     layout.width, layout.height, layout.is_wrapped = width, height, wrapped
     places = [
         (index, row)
         for index, text in enumerate(texts)
-        for row in range(len(breaks(text, width)) if wrapped else 1)
+        for row in range(len(wrap_offsets(text, width)) if wrapped else 1)
     ]  # fmt: skip
     last = max(0, len(places) - height)
     assert layout.bottom() == (places[last] if places else (0, 0))
@@ -48,7 +48,7 @@ def test_moving_is_walking_along_all_rows(
         return
     at = data.draw(st.integers(0, last))
     by = data.draw(st.integers(-len(places), len(places)))
-    assert layout.moved(places[at], by) == places[max(0, min(last, at + by))]
+    assert layout.move_position(places[at], by) == places[max(0, min(last, at + by))]
     page = layout.page(places[at])
     assert len(page) == min(height, len(places) - at)
     expected = places[at : at + height]

@@ -7,17 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from sparkctl.tui.log_state import LogState
-from sparkctl.tui.log_status import line
+from sparkctl.tui.log_state import LogViewState
+from sparkctl.tui.log_status import format_status_line
 
-FULL = LogState(
+FULL = LogViewState(
     is_following=False, new=124, total=1204, shown=17, find="oom", found=17, at=3, only="!info",
     is_wrapped=True, has_times=True, left=24, source="spark1",
 )  # fmt: skip
 
 
 def test_all_of_it() -> None:
-    told = line(FULL, 100).plain
+    told = format_status_line(FULL, 100).plain
     assert told.startswith(" ‖ paused +124 new   17 of 1,204  ")
     assert told.rstrip().endswith("find oom   3/17   only !info   spark1   → 24   wrap   times")
     assert cell_len(told) == 100
@@ -25,24 +25,27 @@ def test_all_of_it() -> None:
 
 @pytest.mark.parametrize(("width", "kept"), [(80, "3/17"), (60, "3/17"), (40, "3/17"), (24, "paused +124")])
 def test_what_matters_least_goes_first(width: int, kept: str) -> None:
-    told = line(FULL, width).plain
+    told = format_status_line(FULL, width).plain
     assert kept in told
     assert cell_len(told) <= width
 
 
 def test_work_in_progress_and_faults() -> None:
-    assert "no match" in line(LogState(find="x", found=0), 80).plain
-    assert "43%" in line(LogState(find="x", found=0, finding=0.43), 80).plain
-    assert "no match" not in line(LogState(find="x", found=0, finding=0.43), 80).plain
-    assert "—/9 50%" in line(LogState(find="x", found=9, finding=0.5), 80).plain
-    assert "only x 12%" in line(LogState(only="x", narrowing=0.12), 80).plain
-    assert "▲ missing ): filters nothing" in line(LogState(only="/(/", fault="missing )"), 80).plain
+    assert "no match" in format_status_line(LogViewState(find="x", found=0), 80).plain
+    assert "43%" in format_status_line(LogViewState(find="x", found=0, finding=0.43), 80).plain
+    assert "no match" not in format_status_line(LogViewState(find="x", found=0, finding=0.43), 80).plain
+    assert "—/9 50%" in format_status_line(LogViewState(find="x", found=9, finding=0.5), 80).plain
+    assert "only x 12%" in format_status_line(LogViewState(only="x", narrowing=0.12), 80).plain
+    assert "▲ missing ): filters nothing" in format_status_line(LogViewState(only="/(/", fault="missing )"), 80).plain
 
 
 def test_what_is_hidden_and_what_was_not_found_are_said_once() -> None:
-    assert "165 of 276, own questions hidden" in line(LogState(total=165, shown=165, hidden=111), 100).plain
-    missed = LogState(find="error", found=0, note="no match")
-    assert line(missed, 100).plain.count("no match") == 1
+    assert (
+        "165 of 276, own questions hidden"
+        in format_status_line(LogViewState(total=165, shown=165, hidden=111), 100).plain
+    )
+    missed = LogViewState(find="error", found=0, note="no match")
+    assert format_status_line(missed, 100).plain.count("no match") == 1
 
 
 WORDS = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=200)
@@ -50,9 +53,9 @@ WORDS = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=200
 
 @settings(deadline=None)
 @given(
-    st.builds(LogState, note=st.none() | WORDS, fault=st.none() | WORDS, find=WORDS, only=WORDS, source=WORDS),
+    st.builds(LogViewState, note=st.none() | WORDS, fault=st.none() | WORDS, find=WORDS, only=WORDS, source=WORDS),
     st.booleans(),
     st.integers(40, 150),
 )
-def test_it_fits_from_40_columns_on(state: LogState, ascii_only: bool, width: int) -> None:
-    assert cell_len(line(state, width, ascii_only=ascii_only).plain) == width
+def test_it_fits_from_40_columns_on(state: LogViewState, ascii_only: bool, width: int) -> None:
+    assert cell_len(format_status_line(state, width, ascii_only=ascii_only).plain) == width

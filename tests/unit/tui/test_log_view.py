@@ -12,9 +12,9 @@ from textual.binding import BindingType
 from textual.events import MouseScrollUp
 
 from sparkctl import engines
-from sparkctl.core.logbook import LogBook
-from sparkctl.core.logmarks import LineMarker
-from sparkctl.core.spool import Spool
+from sparkctl.core.logbook import LogBuffer
+from sparkctl.core.logmarks import LineClassifier
+from sparkctl.core.spool import DiskLineBuffer
 from sparkctl.tui.log_pane import LogPane
 from tests.unit.tui.logs import LogApp, lines, numbered, settled, typed
 
@@ -50,12 +50,12 @@ async def test_it_follows_until_somebody_goes_up(app: LogApp) -> None:
 async def test_it_shows_its_lines_where_textual_sends_it_no_resize(app: LogApp) -> None:
     async with app.run_test(size=(80, 12)) as pilot:
         await settled(pilot)
-        second = LogPane(LogBook(["spark2"], spool=Spool(app.directory)), instance="second")
+        second = LogPane(LogBuffer(["spark2"], spool=DiskLineBuffer(app.directory)), instance="second")
         await app.mount(second)
         app.screen._compositor._full_map_invalidated = True
         assert second.view.region.height > 0, "whoever asks for its place is told it before the screen's own round"
         second.view.book.add(0, numbered(3))
-        second.view.catch_up()
+        second.view.apply_new_lines()
         for _ in range(20):
             await pilot.pause(0.02)
         assert second.view.state.total == 3
@@ -326,16 +326,16 @@ async def test_sources_are_merged_or_alone(tmp_path: Path) -> None:
 
 
 async def test_errors_and_marks_are_a_key_away(tmp_path: Path) -> None:
-    vllm = engines.load("vllm")
+    vllm = engines.load_engine("vllm")
     app = LogApp(tmp_path)
-    marked = LogBook(markers=[LineMarker(vllm, vllm.defaults.ready_line)], spool=app.book.spool)
+    marked = LogBuffer(markers=[LineClassifier(vllm, vllm.defaults.ready_line)], spool=app.book.spool)
     async with app.run_test(size=(100, 12)) as pilot:
         app.view.add(0, numbered(50))
         marked.add(0, lines(FATAL, 51))
-        app.view.catch_up()
+        app.view.apply_new_lines()
         app.view.add(0, numbered(50, 53))
         marked.add(0, lines(["INFO:     Application startup complete."], 103))
-        app.view.catch_up()
+        app.view.apply_new_lines()
         await settled(pilot)
         await typed(pilot, "E")
         assert any(row.startswith("✕ (EngineCore pid=2) ERROR") for row in app.rows())

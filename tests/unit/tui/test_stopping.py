@@ -9,7 +9,7 @@ from sparkctl.model.events import ContainersListed, NodeStateChanged, PhaseChang
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.tui.bridge import Bridge
+from sparkctl.tui.bridge import RepaintScheduler
 
 NODE = NodeName("spark1")
 READY = InstanceView(
@@ -18,8 +18,8 @@ READY = InstanceView(
 
 
 async def test_a_poll_in_a_stop_makes_no_false_ready() -> None:
-    bridge = Bridge([NODE], lambda: 0.0, lambda: None)
-    bridge.take(NodeStateChanged(0.0, NODE, NodeState.OK))
+    bridge = RepaintScheduler([NODE], lambda: 0.0, lambda: None)
+    bridge.apply_event(NodeStateChanged(0.0, NODE, NodeState.OK))
     for event in (
         ContainersListed(1.0, NODE, (READY,)),
         PhaseChanged(5.0, NODE, "q", Phase.STOPPING, elapsed=0.0),
@@ -30,7 +30,7 @@ async def test_a_poll_in_a_stop_makes_no_false_ready() -> None:
         PhaseChanged(21.0, NODE, "q", Phase.STOPPED, elapsed=16.0),
         ContainersListed(22.0, NODE, ()),
     ):
-        bridge.take(event)
+        bridge.apply_event(event)
     bridge.close()
-    said = [one.text for one in bridge.happened if one.what == ("phase", "q")]
+    said = [one.text for one in bridge.event_log if one.what == ("phase", "q")]
     assert said == ["q: stopping", "q: stopped"]

@@ -6,12 +6,12 @@ import pytest
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
 
-from sparkctl.present.spans import Tone
-from sparkctl.tui.tones import DARK, LIGHT, READABLE, contrast, styles
+from sparkctl.present.spans import TextStyle
+from sparkctl.tui.tones import DARK, LIGHT, READABLE, build_theme_styles, contrast_ratio
 
 READ = (
-    Tone.PLAIN, Tone.LABEL, Tone.VALUE, Tone.UNIT, Tone.STRONG, Tone.ACCENT, Tone.GOOD, Tone.ATTENTION, Tone.BAD, Tone.STALE,
-    Tone.KEY, Tone.TITLE,
+    TextStyle.PLAIN, TextStyle.LABEL, TextStyle.VALUE, TextStyle.UNIT, TextStyle.STRONG, TextStyle.ACCENT, TextStyle.GOOD, TextStyle.ATTENTION, TextStyle.BAD, TextStyle.STALE,
+    TextStyle.KEY, TextStyle.TITLE,
 )  # fmt: skip
 COLOURED = [one for one in (DARK, LIGHT, *BUILTIN_THEMES.values()) if not one.ansi]
 
@@ -19,19 +19,19 @@ COLOURED = [one for one in (DARK, LIGHT, *BUILTIN_THEMES.values()) if not one.an
 @pytest.mark.parametrize("theme", COLOURED, ids=lambda one: one.name)
 def test_text_can_be_read(theme: Theme) -> None:
     ground = Color.parse(theme.background or ("#101317" if theme.dark else "#f7f8f9"))
-    found = styles(theme, colourless=False)
+    found = build_theme_styles(theme, colourless=False)
     for tone in READ:
         colour = found[tone].color
         assert colour is not None
-        assert contrast(Color.from_rich_color(colour), ground) >= READABLE - 0.1, tone
+        assert contrast_ratio(Color.from_rich_color(colour), ground) >= READABLE - 0.1, tone
 
 
 @pytest.mark.parametrize("theme", [DARK, LIGHT], ids=lambda one: one.name)
 def test_what_log_views_dim_can_be_read(theme: Theme) -> None:
     text, ground = (Color.parse(one) for one in (theme.foreground or "", theme.background or ""))
-    assert contrast(text.blend(ground, 0.35), ground) >= READABLE
+    assert contrast_ratio(text.blend(ground, 0.35), ground) >= READABLE
 
 
 def test_contrast_is_that_of_the_web() -> None:
-    assert contrast(Color.parse("white"), Color.parse("black")) == pytest.approx(21.0)
-    assert contrast(Color.parse("#777777"), Color.parse("white")) == pytest.approx(4.48, abs=0.01)
+    assert contrast_ratio(Color.parse("white"), Color.parse("black")) == pytest.approx(21.0)
+    assert contrast_ratio(Color.parse("#777777"), Color.parse("white")) == pytest.approx(4.48, abs=0.01)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkctl.wire.logframes import Piece
+from sparkctl.wire.logframes import LogFragment
 
 BASE = 1_795_218_300  # seconds; any fixed moment
 
@@ -34,10 +34,10 @@ class Log:
     """Pieces in the order in which they were written. ``filters``: whether every older piece is left out (20.10), or
     only those before the first that is young enough (later)."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[LogFragment, ...]
     filters: bool
 
-    def since(self, anchor: bytes | None) -> tuple[Piece, ...]:
+    def since(self, anchor: bytes | None) -> tuple[LogFragment, ...]:
         """Return what a request with ``since`` brings."""
         if anchor is None:
             return self.pieces

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import asyncssh
 
-from sparkctl.model.ask import ConfirmHostKey, LoginQuestion, SudoPassword
+from sparkctl.model.ask import HostKeyQuestion, LoginQuestion, SudoPasswordQuestion
 from sparkctl.wire.link import ByteReader, ByteWriter
-from sparkctl.wire.local import end_child
-from sparkctl.wire.sshconnect import Limits
+from sparkctl.wire.local import kill_process_group
+from sparkctl.wire.sshconnect import LoginTimeouts
 
-QUICK = Limits(connect=2.0, login=0.6, keepalive=2.0, begin=10.0)
+QUICK = LoginTimeouts(connect=2.0, login=0.6, keepalive=2.0, begin=10.0)
 
 
 class Gate(asyncssh.SSHServer):
@@ -74,7 +74,7 @@ async def _run(server: Server, process: asyncssh.SSHServerProcess[bytes]) -> Non
         process.exit(await child.wait())
     finally:
         feeding.cancel()
-        await end_child(child)
+        await kill_process_group(child)
 
 
 async def _pump(reader: ByteReader, writer: ByteWriter, eof: bool = False) -> None:
@@ -129,17 +129,17 @@ class Operator:
 
     def __init__(self, answer: bool) -> None:
         self.answer = answer
-        self.asked: list[ConfirmHostKey] = []
+        self.asked: list[HostKeyQuestion] = []
 
-    async def confirm(self, question: ConfirmHostKey) -> bool:
+    async def ask_yes_no(self, question: HostKeyQuestion) -> bool:
         """Return the answer given beforehand."""
         self.asked.append(question)
         return self.answer
 
-    async def password(self, question: SudoPassword) -> str | None:
+    async def ask_password(self, question: SudoPasswordQuestion) -> str | None:
         """Know none."""
         return None
 
-    async def answers(self, question: LoginQuestion) -> tuple[str, ...] | None:
+    async def ask_login(self, question: LoginQuestion) -> tuple[str, ...] | None:
         """Know none."""
         return None

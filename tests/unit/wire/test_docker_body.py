@@ -6,24 +6,24 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.model.docker_options import DOCKER_OPTIONS, OptionKind
+from sparkctl.model.docker_options import DOCKER_OPTIONS, DockerOptionKind
 from sparkctl.model.node import NodeName
-from sparkctl.model.plan import Label, LaunchPlan, Mount, ReadyRule, Timeouts
+from sparkctl.model.plan import ContainerLabel, LaunchPlan, Mount, PhaseTimeouts, ReadinessRule
 from sparkctl.wire import docker_body
-from sparkctl.wire.docker_body import create_body
+from sparkctl.wire.docker_body import build_create_request
 
 PLAN = LaunchPlan(
     node=NodeName("spark1"), instance="qwen", profile="qwen", profile_hash="abc", engine="sglang", container_name="sglang-qwen",
     image="img:1", entrypoint=None, command=("python", "-m", "x y"), env=(("A", "b=c"), ("HF_TOKEN", "$x")),
     mounts=(Mount("/home/milo/models", "/models"), Mount("cache", "/c", read_only=True)), gpus="all", shm_size="16g", ipc="host",
     network="host", ulimits=(("memlock", "-1"), ("nofile", "1024:2048")), devices=("/dev/infiniband",), options=(),
-    labels=((Label.INSTANCE, "qwen"),), port=8003, served_model=None, api_key=None, ready=ReadyRule(None, None),
-    timeouts=Timeouts(), drop_caches=True, stop_grace=30, expected_memory=None, floor_memory=None,
+    labels=((ContainerLabel.INSTANCE, "qwen"),), port=8003, served_model=None, api_key=None, ready=ReadinessRule(None, None),
+    timeouts=PhaseTimeouts(), drop_caches=True, stop_grace=30, expected_memory=None, floor_memory=None,
 )  # fmt: skip
 
 
 def host_part(plan: LaunchPlan) -> dict[str, object]:
-    part = create_body(plan)["HostConfig"]
+    part = build_create_request(plan)["HostConfig"]
     assert isinstance(part, dict)
     return part
 
@@ -33,11 +33,11 @@ def with_option(name: str, *values: str) -> LaunchPlan:
 
 
 def test_a_whole_plan() -> None:
-    assert create_body(PLAN) == {
+    assert build_create_request(PLAN) == {
         "Image": "img:1",
         "Cmd": ["python", "-m", "x y"],
         "Env": ["A=b=c", "HF_TOKEN=$x"],
-        "Labels": {Label.INSTANCE: "qwen"},
+        "Labels": {ContainerLabel.INSTANCE: "qwen"},
         "HostConfig": {
             "Binds": ["/home/milo/models:/models", "cache:/c:ro"],
             "ShmSize": 16 << 30,
@@ -65,10 +65,10 @@ def test_what_a_plan_leaves_out_is_left_to_docker_and_the_image() -> None:
     bare = replace(
         PLAN, command=(), gpus=None, shm_size=None, ipc=None, network=None, ulimits=(), devices=(), mounts=(), env=()
     )
-    assert create_body(bare) == {
-        "Image": "img:1", "Cmd": None, "Env": [], "Labels": {Label.INSTANCE: "qwen"}, "HostConfig": {"Binds": []},
+    assert build_create_request(bare) == {
+        "Image": "img:1", "Cmd": None, "Env": [], "Labels": {ContainerLabel.INSTANCE: "qwen"}, "HostConfig": {"Binds": []},
     }  # fmt: skip
-    assert create_body(replace(PLAN, entrypoint=""))["Entrypoint"] == [""]
+    assert build_create_request(replace(PLAN, entrypoint=""))["Entrypoint"] == [""]
 
 
 @pytest.mark.parametrize(
@@ -122,11 +122,11 @@ def test_an_option_of_the_host_part(name: str, values: list[str], key: str, expe
 
 @pytest.mark.parametrize(("name", "key"), [("hostname", "Hostname"), ("user", "User"), ("workdir", "WorkingDir")])
 def test_an_option_of_the_container_part(name: str, key: str) -> None:
-    assert create_body(with_option(name, "x"))[key] == "x"
+    assert build_create_request(with_option(name, "x"))[key] == "x"
 
 
 def test_publish() -> None:
-    body = create_body(with_option("publish", "8000", "8001:80", "127.0.0.1:8002:80/udp", "[::1]:8003:81"))
+    body = build_create_request(with_option("publish", "8000", "8001:80", "127.0.0.1:8002:80/udp", "[::1]:8003:81"))
     assert body["ExposedPorts"] == {"8000/tcp": {}, "80/tcp": {}, "80/udp": {}, "81/tcp": {}}
     part = body["HostConfig"]
     assert isinstance(part, dict)
@@ -151,13 +151,13 @@ SAMPLES = {
 
 
 @pytest.mark.parametrize(("name", "kind"), DOCKER_OPTIONS.items())
-def test_every_option_that_a_profile_may_set_is_asked_for(name: str, kind: OptionKind) -> None:
-    value = "true" if kind is OptionKind.FLAG else SAMPLES.get(name, "x")
-    assert create_body(with_option(name, value)) != create_body(PLAN)
+def test_every_option_that_a_profile_may_set_is_asked_for(name: str, kind: DockerOptionKind) -> None:
+    value = "true" if kind is DockerOptionKind.FLAG else SAMPLES.get(name, "x")
+    assert build_create_request(with_option(name, value)) != build_create_request(PLAN)
 
 
 def test_nothing_else_is_taken() -> None:
     supported = {*docker_body._CONFIG, *docker_body._HOST, *docker_body._HOST_LISTS, *docker_body._SPECIAL}
     assert supported == set(DOCKER_OPTIONS)
     with pytest.raises(ValueError, match="--rm"):
-        create_body(with_option("rm", "true"))
+        build_create_request(with_option("rm", "true"))

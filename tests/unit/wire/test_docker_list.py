@@ -9,8 +9,8 @@ import pytest
 
 from sparkctl.errors import DockerError
 from sparkctl.model.node import Node, NodeName
-from sparkctl.wire.docker import Docker
-from sparkctl.wire.local import LocalLink
+from sparkctl.wire.docker import DockerClient
+from sparkctl.wire.local import LocalConnection
 
 
 @pytest.mark.parametrize("body", [b"null", b"{}", b'{"message":"no"}', b'"x"', b"0"])
@@ -23,4 +23,6 @@ async def test_what_is_no_list_of_containers_is_not_known(tmp_path: Path, body: 
 
     async with await asyncio.start_unix_server(serve, tmp_path / "docker.sock"):
         with pytest.raises(DockerError, match="unexpected"):
-            await Docker(LocalLink(Node(NodeName("here"), "local"), str(tmp_path / "docker.sock"))).list()
+            await DockerClient(
+                LocalConnection(Node(NodeName("here"), "local"), str(tmp_path / "docker.sock"))
+            ).list_containers()

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.model.container import Container, ContainerState
-from sparkctl.model.docker_options import DOCKER_OPTIONS, OptionKind
+from sparkctl.model.docker_options import DOCKER_OPTIONS, DockerOptionKind
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import DockerRun, Label, LaunchPlan
-from sparkctl.operations.starting.launched import read_back
-from sparkctl.present.docker_line import docker_line
-from sparkctl.wire.docker_body import create_body
-from sparkctl.wire.docker_run import read
+from sparkctl.model.plan import ContainerLabel, DockerRunSpec, LaunchPlan
+from sparkctl.operations.starting.launched import rebuild_launch_plan
+from sparkctl.present.docker_line import format_docker_run
+from sparkctl.wire.docker_body import build_create_request
+from sparkctl.wire.docker_run import parse_docker_run
 from tests.unit.wire.test_docker_body import PLAN
 
 OF_IMAGE: dict[str, Any] = {
@@ -27,7 +27,7 @@ OF_IMAGE: dict[str, Any] = {
 
 def told(plan: LaunchPlan, own: dict[str, Any] = OF_IMAGE) -> dict[str, Any]:
     """What Docker's inspect says of a container that was created from a plan: its image's settings are merged in."""
-    body: dict[str, Any] = create_body(plan)
+    body: dict[str, Any] = build_create_request(plan)
     host = {
         "NetworkMode": "bridge", "IpcMode": "private", "ShmSize": 67108864, "Runtime": "runc", "Memory": 0, "NanoCpus": 0,
         "CpusetCpus": "", "OomScoreAdj": 0, "PidMode": "", "PidsLimit": None, "Privileged": False, "Init": None,
@@ -50,13 +50,13 @@ def told(plan: LaunchPlan, own: dict[str, Any] = OF_IMAGE) -> dict[str, Any]:
 
 
 def back(plan: LaunchPlan, image: dict[str, Any] | None = OF_IMAGE) -> LaunchPlan:
-    run = read(told(plan), None if image is None else {"Config": image})
-    same = {one.name: getattr(run, one.name) for one in fields(DockerRun) if one.name != "name"}
+    run = parse_docker_run(told(plan), None if image is None else {"Config": image})
+    same = {one.name: getattr(run, one.name) for one in fields(DockerRunSpec) if one.name != "name"}
     return replace(plan, container_name=run.name, **same)
 
 
 def test_a_whole_plan_comes_back_as_the_same_line() -> None:
-    assert docker_line(back(PLAN), mask=False) == docker_line(PLAN, mask=False)
+    assert format_docker_run(back(PLAN), mask=False) == format_docker_run(PLAN, mask=False)
 
 
 _VALUES = {
@@ -67,7 +67,7 @@ _VALUES = {
 
 @pytest.mark.parametrize("name", sorted(DOCKER_OPTIONS))
 def test_each_option_comes_back(name: str) -> None:
-    value = "true" if DOCKER_OPTIONS[name] is OptionKind.FLAG else _VALUES.get(name, "some")
+    value = "true" if DOCKER_OPTIONS[name] is DockerOptionKind.FLAG else _VALUES.get(name, "some")
     plan = replace(PLAN, network=None, options=((name, value),))
     assert back(plan).options == ((name, value),)
 
@@ -76,7 +76,7 @@ def test_devices_gpus_and_an_entrypoint_come_back() -> None:
     plan = replace(
         PLAN, gpus='"device=0,1"', devices=("/dev/a:/dev/b:r", "nvidia.com/gpu=all"), entrypoint="python", ipc=None, network=None
     )  # fmt: skip
-    assert docker_line(back(plan), mask=False) == docker_line(plan, mask=False)
+    assert format_docker_run(back(plan), mask=False) == format_docker_run(plan, mask=False)
     assert back(replace(PLAN, command=())).command == (), "the image's own command was not asked for"
 
 
@@ -95,12 +95,14 @@ def test_what_is_shown_has_no_secret() -> None:
         ContainerState.RUNNING,
         "Up",
         0.0,
-        ((Label.INSTANCE, "qwen"), (Label.EXPECTED, "42")),
+        ((ContainerLabel.INSTANCE, "qwen"), (ContainerLabel.EXPECTED, "42")),
     )
-    found = read_back(Node(NodeName("spark1"), "h"), container, read(told(plan), {"Config": OF_IMAGE}))
+    found = rebuild_launch_plan(
+        Node(NodeName("spark1"), "h"), container, parse_docker_run(told(plan), {"Config": OF_IMAGE})
+    )
     assert "hf_abc" not in repr(found)
     assert "s3cret" not in repr(found)
-    assert "-e HF_TOKEN " in docker_line(found.plan)
+    assert "-e HF_TOKEN " in format_docker_run(found.plan)
     assert found.plan.expected_memory == 42
     assert found.ready is None, "its labels do not say"
 
@@ -116,4 +118,4 @@ _KEYS = st.sampled_from(("Env", "Cmd", "Entrypoint", "Labels", "Image", "User", 
 
 @given(st.dictionaries(_KEYS, JSON), st.dictionaries(_KEYS, JSON), JSON)
 def test_whatever_docker_says_it_is_read(config: dict[str, Any], host: dict[str, Any], image: object) -> None:
-    read({"Config": config, "HostConfig": host, "Name": image, "Id": image}, {"Config": image})
+    parse_docker_run({"Config": config, "HostConfig": host, "Name": image, "Id": image}, {"Config": image})

@@ -10,18 +10,18 @@ from sparkctl import errors
 from sparkctl.model.container import ContainerState
 from sparkctl.wire import docker_json
 from sparkctl.wire.docker import negotiate
-from sparkctl.wire.docker_errors import refusal, sentence
+from sparkctl.wire.docker_errors import docker_message, error_for_response
 
 
 @pytest.mark.parametrize(
     ("status", "said", "kind", "hint"),
     [
-        (409, 'Conflict. The container name "/x" is already in use by container "1".', errors.NameTaken, "docker ps -a"),
-        (404, "No such image: a/b:1", errors.ImageMissing, "docker pull a/b:1"),
-        (404, "No such container: x", errors.NoSuchContainer, "docker ps"),
-        (500, 'could not select device driver "" with capabilities: [[gpu]]', errors.NoGpuRuntime, "nvidia-ctk"),
-        (500, "Bind for 0.0.0.0:80 failed: port is already allocated", errors.PortBusy, "ss -ltnp"),
-        (500, "listen tcp4 0.0.0.0:22: bind: address already in use", errors.PortBusy, "ss -ltnp"),
+        (409, 'Conflict. The container name "/x" is already in use by container "1".', errors.ContainerNameInUse, "docker ps -a"),
+        (404, "No such image: a/b:1", errors.ImageNotFound, "docker pull a/b:1"),
+        (404, "No such container: x", errors.ContainerNotFound, "docker ps"),
+        (500, 'could not select device driver "" with capabilities: [[gpu]]', errors.GpuRuntimeMissing, "nvidia-ctk"),
+        (500, "Bind for 0.0.0.0:80 failed: port is already allocated", errors.PortInUse, "ss -ltnp"),
+        (500, "listen tcp4 0.0.0.0:22: bind: address already in use", errors.PortInUse, "ss -ltnp"),
         (500, "write /var/lib/docker/x: no space left on device", errors.DiskFull, "df -h"),
         (400, 'exec /usr/bin/python: exec format error', errors.DockerError, "linux/arm64"),
         (500, "something else", errors.DockerError, ""),
@@ -31,14 +31,14 @@ from sparkctl.wire.docker_errors import refusal, sentence
 def test_a_refusal_has_its_kind_and_its_remedy(
     status: int, said: str, kind: type[errors.DockerError], hint: str
 ) -> None:
-    error = refusal("spark1", status, json.dumps({"message": said}))
+    error = error_for_response("spark1", status, json.dumps({"message": said}))
     assert type(error) is kind
     assert hint in (error.hint or "")
     assert "spark1" in error.message or error.message == said
 
 
 def test_no_control_byte_of_dockers_words_comes_through() -> None:
-    error = refusal("spark1", 500, "bad\x1b]0;title\x07\x1b[31m\nnext\r")
+    error = error_for_response("spark1", 500, "bad\x1b]0;title\x07\x1b[31m\nnext\r")
     assert error.message == "bad next"
 
 
@@ -67,7 +67,7 @@ INSPECT = {
 
 
 def test_a_container_that_was_killed() -> None:
-    container = docker_json.inspected(INSPECT)
+    container = docker_json.parse_container(INSPECT)
     assert (container.name, container.image, container.labels) == (
         "qwen",
         "img:1",
@@ -84,14 +84,14 @@ def test_a_container_that_was_killed() -> None:
 def test_a_container_that_never_ran_has_no_times_and_no_exit_code() -> None:
     zero = "0001-01-01T00:00:00Z"
     state = {"Status": "created", "ExitCode": 0, "StartedAt": zero, "FinishedAt": zero}
-    container = docker_json.inspected({"Id": "a", "State": state})
+    container = docker_json.parse_container({"Id": "a", "State": state})
     assert (container.started, container.finished, container.exit_code, container.oom_killed) == (None,) * 4
     assert container.state is ContainerState.CREATED
 
 
 def test_secrets_are_found_by_name() -> None:
-    assert "hf_secret" in docker_json.secrets(INSPECT)
-    assert "b" not in docker_json.secrets(INSPECT)
+    assert "hf_secret" in docker_json.parse_secret_values(INSPECT)
+    assert "b" not in docker_json.parse_secret_values(INSPECT)
 
 
 def test_secrets_are_found_wherever_a_container_holds_them() -> None:
@@ -101,12 +101,12 @@ def test_secrets_are_found_wherever_a_container_holds_them() -> None:
         "Cmd": ["--tool-server", "http://x/?token=sesame-three", "--db", "redis://:sesame-four@h"],
     }
     host = {"LogConfig": {"Type": "splunk", "Config": {"splunk-token": "sesame-five", "tag": "not-this"}}}
-    found = docker_json.secrets({"Config": config, "HostConfig": host})
+    found = docker_json.parse_secret_values({"Config": config, "HostConfig": host})
     assert found == {f"sesame-{number}" for number in ("one", "two", "three", "four", "five")}
 
 
 def test_a_listed_container() -> None:
-    container = docker_json.listed(
+    container = docker_json.parse_container_entry(
         {
             "Id": "a", "Names": ["/x"], "Image": "i", "State": "running", "Status": "Up 3 hours", "Created": 5, "Labels": None,
             "Ports": [{"PublicPort": 80}, {"PublicPort": 80}, {"PrivatePort": 1}],
@@ -117,7 +117,7 @@ def test_a_listed_container() -> None:
 
 
 def test_an_engine_that_says_little_leaves_the_rest_unknown() -> None:
-    info = docker_json.engine_info({"ServerVersion": "28.5.2", "CDISpecDirs": ["/etc/cdi"]}, "1.51")
+    info = docker_json.parse_info({"ServerVersion": "28.5.2", "CDISpecDirs": ["/etc/cdi"]}, "1.51")
     assert (info.server_version, info.cdi, info.architecture, info.runtimes) == ("28.5.2", True, None, ())
 
 
@@ -128,30 +128,32 @@ def test_no_name_of_a_container_is_longer_than_a_line() -> None:
     labels = dict.fromkeys(("dev.sparkctl.instance", "dev.sparkctl.operator", "com.example.notes"), LONG)
     entry = {"Id": "a", "Names": [f"/{LONG}"], "Image": LONG, "Status": LONG, "Labels": labels, "State": "running"}
     whole = {"Id": "a", "Name": f"/{LONG}", "Config": {"Image": LONG, "Labels": labels}, "State": {"Error": LONG}}
-    for container in (docker_json.listed(entry), docker_json.inspected(whole)):
-        assert container.is_ours
+    for container in (docker_json.parse_container_entry(entry), docker_json.parse_container(whole)):
+        assert container.is_managed
         assert len(container.name) == 256
         assert container.name.endswith("…")
         assert [key for key, _ in container.labels] == ["dev.sparkctl.instance", "dev.sparkctl.operator"]
         assert sum(len(text) for text in (container.name, container.image, container.status)) < 2000
         assert all(len(value) <= 256 for _, value in container.labels)
         assert len(container.error or "") <= 4096
-    assert len(refusal("spark1", 500, LONG).message) <= 4096
+    assert len(error_for_response("spark1", 500, LONG).message) <= 4096
 
 
 def test_a_rule_on_a_label_is_whole_up_to_what_a_rule_is() -> None:
     rule = '{"line": "' + "y" * 2000 + '", "health": "/health"}'
-    listed = docker_json.listed({"Id": "a", "Labels": {"dev.sparkctl.ready": rule, "dev.sparkctl.nodes": "n" * 4000}})
+    listed = docker_json.parse_container_entry(
+        {"Id": "a", "Labels": {"dev.sparkctl.ready": rule, "dev.sparkctl.nodes": "n" * 4000}}
+    )
     assert dict(listed.labels) == {"dev.sparkctl.ready": rule, "dev.sparkctl.nodes": "n" * 4000}
 
 
 @pytest.mark.parametrize("value", [10**400, -(10**400), 1e400, float("nan"), "7", None, [], True])
 def test_a_number_out_of_all_range_is_none(value: object) -> None:
-    listed = docker_json.listed({"Id": "a", "Created": value, "Ports": [{"PublicPort": value}]})
+    listed = docker_json.parse_container_entry({"Id": "a", "Created": value, "Ports": [{"PublicPort": value}]})
     assert (listed.created, listed.ports) == (0.0, ())
 
 
 def test_a_secret_in_what_docker_says_is_masked() -> None:
-    said = sentence('{"message":"bad env api_key=Hunter2Pass, see https://milo:Hunter2Pass@registry/v2"}')
+    said = docker_message('{"message":"bad env api_key=Hunter2Pass, see https://milo:Hunter2Pass@registry/v2"}')
     assert "Hunter2Pass" not in said
     assert said.startswith("bad env api_key=")

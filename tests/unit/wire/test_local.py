@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.errors import DockerDown
+from sparkctl.errors import DockerUnavailable
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.wire import http
-from sparkctl.wire.dial import interleave
-from sparkctl.wire.dockerway import SOCKET
-from sparkctl.wire.local import LocalLink
-from sparkctl.wire.open import open_link
+from sparkctl.wire.dial import interleave_addresses
+from sparkctl.wire.dockerway import DOCKER_SOCKET
+from sparkctl.wire.local import LocalConnection
+from sparkctl.wire.open import open_connection
 from sparkctl.wire.output import OutputTooLong
 from sparkctl.wire.relay import SocketRelay
 
@@ -45,17 +45,17 @@ async def answering(*parts: bytes, hang: bool = False) -> AsyncIterator[tuple[in
 
 
 async def test_a_local_node_needs_no_ssh() -> None:
-    link = open_link(NODE)
+    link = open_connection(NODE)
     seen = []
-    link.on_status(lambda status: seen.append(status.state))
+    link.add_status_listener(lambda status: seen.append(status.state))
     await link.connect()
     await link.connect()
-    assert isinstance(link, LocalLink)
+    assert isinstance(link, LocalConnection)
     assert seen == [NodeState.OK]
 
 
 async def test_commands() -> None:
-    link = LocalLink(NODE)
+    link = LocalConnection(NODE)
     done = await link.run(["sh", "-c", 'cat; printf "%s" "$1" >&2; exit 3', "sh", "a 'b"], stdin=b"in")
     assert (done.stdout, done.stderr, done.status) == (b"in", b"a 'b", 3)
     assert (await link.run(["/no/such/program"])).status == 127
@@ -67,21 +67,21 @@ async def test_commands() -> None:
 async def test_a_command_is_killed_with_its_children(tmp_path: Path) -> None:
     fifo = tmp_path / "alive"
     with pytest.raises(TimeoutError):
-        await LocalLink(NODE).run(["sh", "-c", f"mkfifo {fifo}; sleep 60 >{fifo} & exec cat {fifo}"], timeout=0.3)
+        await LocalConnection(NODE).run(["sh", "-c", f"mkfifo {fifo}; sleep 60 >{fifo} & exec cat {fifo}"], timeout=0.3)
     # the last writer is gone: reading ends instead of waiting a minute
-    done = await LocalLink(NODE).run(["sh", "-c", f": >{fifo} & exec cat {fifo}"], timeout=10)
+    done = await LocalConnection(NODE).run(["sh", "-c", f": >{fifo} & exec cat {fifo}"], timeout=10)
     assert done.status == 0
 
 
 async def test_a_held_command_ends_when_released() -> None:
-    held = await LocalLink(NODE).hold(["sh", "-c", "echo begun; cat"])
+    held = await LocalConnection(NODE).start_process(["sh", "-c", "echo begun; cat"])
     assert await held.readline() == b"begun\n"
     await held.release()
     assert await held.readline() == b""
 
 
 async def test_a_held_command_is_written_to_and_takes_nothing_after_its_end() -> None:
-    held = await LocalLink(NODE).hold(["sh", "-c", "read a; echo got $a"])
+    held = await LocalConnection(NODE).start_process(["sh", "-c", "read a; echo got $a"])
     await held.write(b"word\n")
     assert await held.readline() == b"got word\n"
     assert await held.readline() == b""
@@ -91,17 +91,19 @@ async def test_a_held_command_is_written_to_and_takes_nothing_after_its_end() ->
 
 
 async def test_a_docker_that_is_not_there_is_down(tmp_path: Path) -> None:
-    link = LocalLink(NODE, docker=str(tmp_path / "docker.sock"))
-    with pytest.raises(DockerDown, match="here"):
-        await link.open_unix(SOCKET)
+    link = LocalConnection(NODE, docker=str(tmp_path / "docker.sock"))
+    with pytest.raises(DockerUnavailable, match="here"):
+        await link.open_unix(DOCKER_SOCKET)
     assert await link.docker_socket() == tmp_path / "docker.sock"
 
 
 async def test_a_chunked_answer_and_what_was_asked() -> None:
     parts = (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\n\r\n5\r\nhel", b"lo\r\n0\r\n\r\n")
     async with answering(*parts) as (port, asked):
-        answer = await http.request(LocalLink(NODE), port, "POST", "/v1/x?y=1", body=b"{}", headers=[("X-B", "2")])
-    assert (answer.status, answer.body, answer.header("X-A"), answer.ok) == (200, b"hello", "1", True)
+        answer = await http.request_tcp(
+            LocalConnection(NODE), port, "POST", "/v1/x?y=1", body=b"{}", headers=[("X-B", "2")]
+        )
+    assert (answer.status, answer.body, answer.header("X-A"), answer.is_success) == (200, b"hello", "1", True)
     head = asked[0].lower()
     assert head.startswith(b"post /v1/x?y=1 http/1.1\r\n")
     assert b"content-length: 2\r\n" in head
@@ -115,30 +117,30 @@ async def test_a_chunked_answer_and_what_was_asked() -> None:
 )
 async def test_what_is_no_whole_answer(parts: tuple[bytes, ...]) -> None:
     async with answering(*parts) as (port, _):
-        with pytest.raises(http.BadAnswer):
-            await http.request(LocalLink(NODE), port, "GET", "/")
+        with pytest.raises(http.InvalidHttpResponse):
+            await http.request_tcp(LocalConnection(NODE), port, "GET", "/")
 
 
 async def test_an_answer_that_does_not_end_in_time_or_size(monkeypatch: pytest.MonkeyPatch) -> None:
     async with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhal", hang=True) as (port, _):
         with pytest.raises(TimeoutError):
-            await http.request(LocalLink(NODE), port, "GET", "/", timeout=0.1)
+            await http.request_tcp(LocalConnection(NODE), port, "GET", "/", timeout=0.1)
     monkeypatch.setattr("sparkctl.wire.exchange.LARGEST_BODY", 2)
     async with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nhal") as (port, _):
-        with pytest.raises(http.BadAnswer, match="longer"):
-            await http.request(LocalLink(NODE), port, "GET", "/")
+        with pytest.raises(http.InvalidHttpResponse, match="longer"):
+            await http.request_tcp(LocalConnection(NODE), port, "GET", "/")
 
 
 async def test_nobody_listens() -> None:
     async with answering() as (port, _):
         pass
     with pytest.raises(ConnectionRefusedError):
-        await http.request(LocalLink(NODE), port, "GET", "/")
+        await http.request_tcp(LocalConnection(NODE), port, "GET", "/")
 
 
 async def test_the_relay_carries_both_ways_and_cleans_up() -> None:
     async with answering(b"answer") as (port, asked):
-        relay = await SocketRelay.start(lambda: LocalLink(NODE).open_tcp("127.0.0.1", port))
+        relay = await SocketRelay.start(lambda: LocalConnection(NODE).open_tcp("127.0.0.1", port))
         assert relay.path.parent.stat().st_mode & 0o777 == 0o700
         reader, writer = await asyncio.open_unix_connection(relay.path)
         writer.write(b"question\r\n\r\n")
@@ -152,11 +154,11 @@ async def test_the_relay_carries_both_ways_and_cleans_up() -> None:
 def test_addresses_alternate_and_ipv4_comes_first() -> None:
     four, six = 2, 10
     found = [(six, ("a",)), (six, ("b",)), (four, ("c",)), (four, ("c",))]
-    assert interleave(found) == [(four, ("c",)), (six, ("a",)), (six, ("b",))]
+    assert interleave_addresses(found) == [(four, ("c",)), (six, ("a",)), (six, ("b",))]
 
 
 async def test_a_child_that_nobody_reads_is_let_go() -> None:
-    held = await LocalLink(NODE).hold(["sh", "-c", "trap '' PIPE; exec yes"])
+    held = await LocalConnection(NODE).start_process(["sh", "-c", "trap '' PIPE; exec yes"])
     assert await held.readline() == b"y\n"
     async with asyncio.timeout(10):
         await held.release()
@@ -165,12 +167,12 @@ async def test_a_child_that_nobody_reads_is_let_go() -> None:
 async def test_a_timeout_does_not_wait_for_what_left_the_session_with_our_pipes() -> None:
     async with asyncio.timeout(5):
         with pytest.raises(TimeoutError):
-            await LocalLink(NODE).run(["sh", "-c", "setsid sleep 8 & echo x"], timeout=0.3)
+            await LocalConnection(NODE).run(["sh", "-c", "setsid sleep 8 & echo x"], timeout=0.3)
 
 
 def test_what_a_child_leaves_behind_keeps_nothing_of_a_loop_that_is_over() -> None:
     async def hold() -> None:
-        held = await LocalLink(NODE).hold(["sh", "-c", "sleep 2 & echo x"])
+        held = await LocalConnection(NODE).start_process(["sh", "-c", "sleep 2 & echo x"])
         assert await held.readline() == b"x\n"
         await asyncio.sleep(0.1)
         await held.release()
@@ -180,7 +182,9 @@ def test_what_a_child_leaves_behind_keeps_nothing_of_a_loop_that_is_over() -> No
 
 
 async def test_a_line_of_many_megabytes_is_read_a_part_after_the_other() -> None:
-    held = await LocalLink(NODE).hold(["sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x; echo; echo next"])
+    held = await LocalConnection(NODE).start_process(
+        ["sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x; echo; echo next"]
+    )
     parts = []
     while (part := await held.readline()) != b"next\n":
         assert part
@@ -202,8 +206,8 @@ async def test_an_answer_in_pieces_of_a_byte_is_refused_and_holds_up_nobody() ->
 
     beside = asyncio.create_task(others())
     async with answering(head + b"1\r\nx\r\n" * 200_000 + b"0\r\n\r\n") as (port, _):
-        with pytest.raises(http.BadAnswer, match="pieces of a few bytes"):
-            await http.request(LocalLink(NODE), port, "GET", "/", timeout=60.0)
+        with pytest.raises(http.InvalidHttpResponse, match="pieces of a few bytes"):
+            await http.request_tcp(LocalConnection(NODE), port, "GET", "/", timeout=60.0)
     beside.cancel()
     assert turns >= 50, "others had their turn meanwhile"
 
@@ -211,5 +215,5 @@ async def test_an_answer_in_pieces_of_a_byte_is_refused_and_holds_up_nobody() ->
 async def test_an_answer_in_many_small_pieces_is_read() -> None:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     async with answering(head + b"64\r\n%b\r\n" % (b"x" * 100) * 5000 + b"0\r\n\r\n") as (port, _):
-        answer = await http.request(LocalLink(NODE), port, "GET", "/", timeout=60.0)
+        answer = await http.request_tcp(LocalConnection(NODE), port, "GET", "/", timeout=60.0)
     assert len(answer.body) == 500_000

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.errors import Starved
+from sparkctl.errors import NodeStarved
 from sparkctl.model.node import Node, NodeName
 from sparkctl.wire import hostkeys
 from sparkctl.wire.login_shell import MARK, CommandNotRun, remote_command
-from sparkctl.wire.ssh import SshLink
+from sparkctl.wire.ssh import SshConnection
 from tests.unit.wire.servers import QUICK, Server, ssh_server
 
 SHELLS = (
@@ -107,7 +107,7 @@ async def server(home: Path) -> AsyncIterator[Server]:
 
 
 @pytest.fixture
-async def link(home: Path, server: Server) -> AsyncIterator[SshLink]:
+async def link(home: Path, server: Server) -> AsyncIterator[SshConnection]:
     """A connected link to it."""
     (home / "key").write_bytes(KEY.export_private_key())
     (home / "key").chmod(0o600)
@@ -115,20 +115,20 @@ async def link(home: Path, server: Server) -> AsyncIterator[SshLink]:
         NodeName("spark1"), "127.0.0.1", user="milo", port=server.port, identity=str(home / "key"),
         known_hosts=str(home / "known_hosts"),
     )  # fmt: skip
-    opened = SshLink(node, limits=QUICK)
+    opened = SshConnection(node, limits=QUICK)
     await opened.connect()
     yield opened
     await opened.close()
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-async def test_run_and_hold_through_every_shell(link: SshLink, server: Server, shell: str) -> None:
+async def test_run_and_hold_through_every_shell(link: SshConnection, server: Server, shell: str) -> None:
     server.shell = [*installed(shell), "-c"]
     done = await link.run(["printf", "%s|", *NASTY[:-1]], stdin=b"not read")
     assert done.stdout.decode() == "".join(f"{word}|" for word in NASTY[:-1])
     assert (await link.run(["sh", "-s", "--", "a b"], stdin=b'echo "$1"; exit 3\n')).stdout == b"a b\n"
     assert (await link.run(["no-such-command"])).status == 127
-    held = await link.hold(["sh", "-c", 'echo first\nwhile read -r line; do echo "got $line"\ndone'])
+    held = await link.start_process(["sh", "-c", 'echo first\nwhile read -r line; do echo "got $line"\ndone'])
     assert await held.readline() == b"first\n"
     await held.write(b"it's $HOME\n")
     assert await held.readline() == b"got it's $HOME\n"
@@ -136,11 +136,11 @@ async def test_run_and_hold_through_every_shell(link: SshLink, server: Server, s
     assert await held.readline() == b""
 
 
-async def test_what_a_login_shell_prints_is_not_the_commands(link: SshLink, server: Server) -> None:
+async def test_what_a_login_shell_prints_is_not_the_commands(link: SshConnection, server: Server) -> None:
     server.shell = ["sh", "-c", 'echo "@@ end"; echo {\\"probe\\":1}; echo noise >&2; eval "$1"', "login"]
     done = await link.run(["sh", "-c", "echo out; echo err >&2"])
     assert (done.stdout, done.stderr) == (b"out\n", b"err\n")
-    held = await link.hold(["echo", "out"])
+    held = await link.start_process(["echo", "out"])
     assert await held.readline() == b"out\n"
 
 
@@ -157,27 +157,27 @@ async def test_what_a_login_shell_prints_is_not_the_commands(link: SshLink, serv
     ],
 )
 async def test_a_login_that_runs_something_else_is_named(
-    link: SshLink, server: Server, login: list[str], words: str
+    link: SshConnection, server: Server, login: list[str], words: str
 ) -> None:
     server.shell = login
-    for attempt in (link.run(["true"]), (await link.hold(["true"])).readline()):
+    for attempt in (link.run(["true"]), (await link.start_process(["true"])).readline()):
         with pytest.raises(CommandNotRun, match="the login shell of milo on spark1 did not run our command") as caught:
             await attempt
         assert words in caught.value.message
         assert caught.value.exit_code == 3
 
 
-async def test_a_login_that_only_repeats_what_it_is_sent_has_not_run_it(link: SshLink, server: Server) -> None:
+async def test_a_login_that_only_repeats_what_it_is_sent_has_not_run_it(link: SshConnection, server: Server) -> None:
     server.shell = ["sh", "-c", "cat"]
     with pytest.raises(CommandNotRun):
         await link.run(["true"])
 
 
-async def test_a_login_that_gets_nowhere_is_named(link: SshLink, server: Server) -> None:
+async def test_a_login_that_gets_nowhere_is_named(link: SshConnection, server: Server) -> None:
     link._limits = replace(QUICK, begin=0.5)
     server.shell = ["sh", "-c", "echo one moment; sleep 60"]
-    for attempt in (link.run(["true"], timeout=0.5), (await link.hold(["true"])).readline()):
-        with pytest.raises(Starved, match=r"did not get to our command within .* so far it answered `one moment`"):
+    for attempt in (link.run(["true"], timeout=0.5), (await link.start_process(["true"])).readline()):
+        with pytest.raises(NodeStarved, match=r"did not get to our command within .* so far it answered `one moment`"):
             await attempt
     server.shell = ["sh", "-c"]
     assert (await link.run(["echo", "alive"])).stdout == b"alive\n"

@@ -11,21 +11,21 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from sparkctl.errors import DockerDown, DockerError, NoSuchContainer
+from sparkctl.errors import ContainerNotFound, DockerError, DockerUnavailable
 from sparkctl.model.log import LogLine
 from sparkctl.model.node import Node, NodeName
-from sparkctl.wire.local import LocalLink
-from sparkctl.wire.logframes import Piece
-from sparkctl.wire.loglines import nanoseconds
-from sparkctl.wire.logs import LogFollower
+from sparkctl.wire.local import LocalConnection
+from sparkctl.wire.logframes import LogFragment
+from sparkctl.wire.loglines import parse_timestamp_ns
+from sparkctl.wire.logs import ContainerLogStream
 from tests.unit.wire.daemon import chunked, stamp
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-LOG = [Piece(1, stamp(i * 200_000_000), b"line %d" % i, True) for i in range(30)]
+LOG = [LogFragment(1, stamp(i * 200_000_000), b"line %d" % i, True) for i in range(30)]
 Answer = Callable[[dict[str, str]], bytes]
 
 
-def stream(pieces: list[Piece], final: bool = True) -> bytes:
+def stream(pieces: list[LogFragment], final: bool = True) -> bytes:
     frames = []
     for stream_number, mark, text, whole in pieces:
         payload = mark + b" " + text + (b"\n" if whole else b"")
@@ -33,10 +33,10 @@ def stream(pieces: list[Piece], final: bool = True) -> bytes:
     return HEAD + chunked(frames, final)
 
 
-def since(query: dict[str, str]) -> list[Piece]:
+def since(query: dict[str, str]) -> list[LogFragment]:
     seconds, _, nanos = query.get("since", "0.0").partition(".")
     asked = int(seconds) * 1_000_000_000 + int(nanos)
-    return [piece for piece in LOG if nanoseconds(piece.stamp) >= asked]
+    return [piece for piece in LOG if parse_timestamp_ns(piece.stamp) >= asked]
 
 
 def plain(status: str, body: bytes, more: str = "") -> bytes:
@@ -44,7 +44,7 @@ def plain(status: str, body: bytes, more: str = "") -> bytes:
 
 
 @asynccontextmanager
-async def docker(tmp_path: Path, answer: Answer) -> AsyncIterator[tuple[LocalLink, list[dict[str, str]]]]:
+async def docker(tmp_path: Path, answer: Answer) -> AsyncIterator[tuple[LocalConnection, list[dict[str, str]]]]:
     """A Docker with one container, whose log requests ``answer`` answers; yields the link and the queries."""
     queries: list[dict[str, str]] = []
 
@@ -66,7 +66,7 @@ async def docker(tmp_path: Path, answer: Answer) -> AsyncIterator[tuple[LocalLin
     path = tmp_path / "docker.sock"
     server = await asyncio.start_unix_server(serve, path)
     try:
-        yield LocalLink(Node(NodeName("spark1"), "local"), str(path)), queries
+        yield LocalConnection(Node(NodeName("spark1"), "local"), str(path)), queries
     finally:
         server.close()
 
@@ -84,7 +84,7 @@ EVERYTHING = [f"line {i}" for i in range(30)]
 
 async def test_a_log_is_read_once(tmp_path: Path) -> None:
     async with docker(tmp_path, lambda query: stream(since(query))) as (link, queries):
-        assert await texts(LogFollower(link, "abc", since=1.5, tail=7).read()) == EVERYTHING
+        assert await texts(ContainerLogStream(link, "abc", since=1.5, tail=7).read_available()) == EVERYTHING
     assert queries == [
         {"stdout": "1", "stderr": "1", "timestamps": "1", "follow": "0", "since": "1.500000000", "tail": "7"}
     ]
@@ -100,15 +100,15 @@ async def test_a_follow_broken_anywhere_goes_on_there(tmp_path: Path) -> None:
 
     got: list[str] = []
     async with docker(tmp_path, answer) as (link, _):
-        follower = LogFollower(link, "abc")
+        follower = ContainerLogStream(link, "abc")
         for _ in range(6):
-            with pytest.raises(DockerDown):
+            with pytest.raises(DockerUnavailable):
                 await texts(follower.follow(), got)
         await texts(follower.follow(), got)
         assert got == EVERYTHING
         assert follower.position is not None
-        assert (follower.position.lines, follower.gap) == (30, False)
-        assert await texts(LogFollower(link, "abc", position=follower.position).follow()) == []
+        assert (follower.position.lines, follower.has_gap) == (30, False)
+        assert await texts(ContainerLogStream(link, "abc", position=follower.position).follow()) == []
 
 
 @pytest.mark.parametrize(("begins_at", "gaps"), [(0, 0), (10, 0), (20, 1)])
@@ -122,9 +122,9 @@ async def test_lines_that_were_rotated_away_during_a_break_are_told_once_before_
         link,
         _,
     ):
-        follower = LogFollower(link, "abc", on_gap=lambda: got.append("gap"))
+        follower = ContainerLogStream(link, "abc", on_gap=lambda: got.append("gap"))
         for _ in range(2):
-            with pytest.raises(DockerDown):
+            with pytest.raises(DockerUnavailable):
                 await texts(follower.follow(), got)
         await texts(follower.follow(), got)
     assert got.count("gap") == gaps, got
@@ -138,23 +138,23 @@ async def test_the_last_words_that_dockers_follow_loses_are_read(tmp_path: Path)
         return stream(LOG[:20] if query["follow"] == "1" else since(query))
 
     async with docker(tmp_path, answer) as (link, queries):
-        assert await texts(LogFollower(link, "abc").follow()) == EVERYTHING
+        assert await texts(ContainerLogStream(link, "abc").follow()) == EVERYTHING
     assert [query["follow"] for query in queries] == ["1", "0"]
 
 
 async def test_an_end_without_the_end_mark_is_no_end(tmp_path: Path) -> None:
     async with docker(tmp_path, lambda query: stream(LOG, final=False)) as (link, _):
-        with pytest.raises(DockerDown, match="cut the log off"):
-            await texts(LogFollower(link, "abc").follow())
+        with pytest.raises(DockerUnavailable, match="cut the log off"):
+            await texts(ContainerLogStream(link, "abc").follow())
 
 
 async def test_refusals_are_dockers_own(tmp_path: Path) -> None:
     refused = plain("501 Not Implemented", b'{"message": "configured logging driver does not support reading"}')
     async with docker(tmp_path, lambda query: refused) as (link, _):
         with pytest.raises(DockerError, match="does not support reading"):
-            await texts(LogFollower(link, "abc").read())
-        with pytest.raises(NoSuchContainer):
-            await texts(LogFollower(link, "other").read())
+            await texts(ContainerLogStream(link, "abc").read_available())
+        with pytest.raises(ContainerNotFound):
+            await texts(ContainerLogStream(link, "other").read_available())
 
 
 async def test_an_error_inside_the_stream_is_dockers_own(tmp_path: Path) -> None:
@@ -164,12 +164,12 @@ async def test_an_error_inside_the_stream_is_dockers_own(tmp_path: Path) -> None
     got: list[str] = []
     async with docker(tmp_path, lambda query: raw) as (link, _):
         with pytest.raises(DockerError, match="Error grabbing logs"):
-            await texts(LogFollower(link, "abc").read(), got)
+            await texts(ContainerLogStream(link, "abc").read_available(), got)
     assert got == ["line 0", "line 1"]
 
 
 async def test_an_empty_log_is_no_error(tmp_path: Path) -> None:
     async with docker(tmp_path, lambda query: plain("200 OK", b"")) as (link, _):
-        follower = LogFollower(link, "abc")
-        assert await texts(follower.read()) == []
+        follower = ContainerLogStream(link, "abc")
+        assert await texts(follower.read_available()) == []
         assert follower.position is None

@@ -15,19 +15,19 @@ import pytest
 
 from sparkctl.errors import (
     ChangedHostKey,
+    ConnectionLost,
+    HostKeyUntrusted,
     InvalidInput,
-    LinkLost,
     LoginRefused,
-    Starved,
+    NodeStarved,
     UnknownHostKey,
     Unreachable,
-    Untrusted,
 )
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.wire import hostkeys
-from sparkctl.wire.link import LinkStatus
+from sparkctl.wire.link import ConnectionStatus
 from sparkctl.wire.output import OutputTooLong
-from sparkctl.wire.ssh import FIRST_PAUSE, LONGEST_PAUSE, SshLink, next_pause
+from sparkctl.wire.ssh import MAX_BACKOFF, MIN_BACKOFF, SshConnection, backoff_seconds
 from tests.unit.wire.servers import QUICK, Operator, Server, listener, ssh_server
 
 CLIENT = asyncssh.generate_private_key("ssh-ed25519")
@@ -70,45 +70,45 @@ async def server(home: Path) -> AsyncIterator[Server]:
 
 
 @pytest.fixture
-async def link(home: Path, server: Server) -> AsyncIterator[SshLink]:
+async def link(home: Path, server: Server) -> AsyncIterator[SshConnection]:
     """A connected link to it."""
-    opened = SshLink(node_at(home, server.port), limits=QUICK)
+    opened = SshConnection(node_at(home, server.port), limits=QUICK)
     await opened.connect()
     yield opened
     await opened.close()
 
 
-async def test_a_command_arrives_word_for_word(link: SshLink) -> None:
+async def test_a_command_arrives_word_for_word(link: SshConnection) -> None:
     words = ["a b", "it's", "\\", "$HOME", "*", "", "\n", "=ls"]
     done = await link.run(["printf", "%s|", *words])
     assert (done.stdout, done.stderr, done.status) == ("".join(word + "|" for word in words).encode(), b"", 0)
 
 
-async def test_stdin_status_and_both_outputs(link: SshLink) -> None:
+async def test_stdin_status_and_both_outputs(link: SshConnection) -> None:
     done = await link.run(["sh", "-s"], stdin=b"cat; echo err >&2; exit 3\n")
     assert (done.stdout, done.stderr, done.status) == (b"", b"err\n", 3)
     assert (await link.run(["cat"], stdin=b"\x00\xff" * 100_000)).stdout == b"\x00\xff" * 100_000
 
 
-async def test_a_command_that_does_not_end_is_ended(link: SshLink) -> None:
+async def test_a_command_that_does_not_end_is_ended(link: SshConnection) -> None:
     with pytest.raises(TimeoutError):
         await link.run(["sleep", "60"], timeout=0.2)
     assert (await link.run(["echo", "alive"])).stdout == b"alive\n"
 
 
-async def test_endless_output_is_an_error(link: SshLink) -> None:
+async def test_endless_output_is_an_error(link: SshConnection) -> None:
     with pytest.raises(OutputTooLong, match="16 MiB"):
         await link.run(["head", "-c", "17000000", "/dev/zero"], timeout=LIMITED)
 
 
-async def test_a_held_command_ends_when_released(link: SshLink) -> None:
-    held = await link.hold(["sh", "-c", "echo begun; cat >/dev/null"])
+async def test_a_held_command_ends_when_released(link: SshConnection) -> None:
+    held = await link.start_process(["sh", "-c", "echo begun; cat >/dev/null"])
     assert await held.readline() == b"begun\n"
     await held.release()
     assert await held.readline() == b""
 
 
-async def test_sockets_are_carried(link: SshLink, tmp_path: Path) -> None:
+async def test_sockets_are_carried(link: SshConnection, tmp_path: Path) -> None:
     path = tmp_path / "s"
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -129,14 +129,14 @@ async def test_sockets_are_carried(link: SshLink, tmp_path: Path) -> None:
     tcp.close()
 
 
-async def test_nobody_listens_there(link: SshLink, tmp_path: Path) -> None:
+async def test_nobody_listens_there(link: SshConnection, tmp_path: Path) -> None:
     with pytest.raises(ConnectionRefusedError):
         await link.open_tcp("127.0.0.1", free_port())
     with pytest.raises(ConnectionRefusedError):
         await link.open_unix(str(tmp_path / "none"))
 
 
-async def test_the_local_docker_socket_is_ours_alone_and_goes_away(link: SshLink) -> None:
+async def test_the_local_docker_socket_is_ours_alone_and_goes_away(link: SshConnection) -> None:
     path = await link.docker_socket()
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert await link.docker_socket() == path
@@ -144,7 +144,7 @@ async def test_the_local_docker_socket_is_ours_alone_and_goes_away(link: SshLink
     assert not path.parent.exists()
 
 
-async def test_a_second_connect_does_nothing(link: SshLink, server: Server) -> None:
+async def test_a_second_connect_does_nothing(link: SshConnection, server: Server) -> None:
     await link.connect()
     assert server.logins == 1
 
@@ -154,7 +154,7 @@ async def test_a_second_connect_does_nothing(link: SshLink, server: Server) -> N
 
 async def test_an_unknown_key_is_refused_with_its_fingerprint(home: Path) -> None:
     async with ssh_server(CLIENT, HOST) as server:
-        link = SshLink(node_at(home, server.port), limits=QUICK)
+        link = SshConnection(node_at(home, server.port), limits=QUICK)
         with pytest.raises(UnknownHostKey) as caught:
             await link.connect()
     assert caught.value.fingerprint == HOST.get_fingerprint()
@@ -171,7 +171,7 @@ async def test_a_confirmed_key_is_kept_and_not_asked_about_again(home: Path) -> 
         node = node_at(home, server.port, known_hosts=str(file))
         operator = Operator(True)
         for _ in range(2):
-            link = SshLink(node, operator, QUICK)
+            link = SshConnection(node, operator, QUICK)
             await link.connect()
             await link.close()
     assert [question.fingerprint for question in operator.asked] == [HOST.get_fingerprint()]
@@ -182,7 +182,7 @@ async def test_a_confirmed_key_is_kept_and_not_asked_about_again(home: Path) -> 
 async def test_a_declined_key_is_not_kept(home: Path) -> None:
     async with ssh_server(CLIENT, HOST) as server:
         with pytest.raises(UnknownHostKey):
-            await SshLink(node_at(home, server.port), Operator(False), QUICK).connect()
+            await SshConnection(node_at(home, server.port), Operator(False), QUICK).connect()
     assert not (home / "known_hosts").exists()
 
 
@@ -191,7 +191,7 @@ async def test_a_changed_key_is_refused_with_both_fingerprints_and_never_asked_a
         (home / "known_hosts").write_text(line(server.port, OTHER))
         operator = Operator(True)
         with pytest.raises(ChangedHostKey) as caught:
-            await SshLink(node_at(home, server.port), operator, QUICK).connect()
+            await SshConnection(node_at(home, server.port), operator, QUICK).connect()
     assert HOST.get_fingerprint() in caught.value.message
     assert OTHER.get_fingerprint() in caught.value.message
     assert f"ssh-keygen -R '[127.0.0.1]:{server.port}'" in (caught.value.hint or "")
@@ -202,7 +202,7 @@ async def test_a_changed_key_is_refused_with_both_fingerprints_and_never_asked_a
 async def test_of_two_key_types_the_known_one_is_asked_for(home: Path, known: asyncssh.SSHKey) -> None:
     async with ssh_server(CLIENT, ECDSA, HOST) as server:
         (home / "known_hosts").write_text(line(server.port, known))
-        link = SshLink(node_at(home, server.port), limits=QUICK)
+        link = SshConnection(node_at(home, server.port), limits=QUICK)
         await link.connect()
         await link.close()
     assert server.logins == 1
@@ -212,7 +212,7 @@ async def test_a_revoked_key_is_refused(home: Path) -> None:
     async with ssh_server(CLIENT, HOST) as server:
         (home / "known_hosts").write_text("@revoked " + line(server.port, HOST) + line(server.port, HOST))
         with pytest.raises(ChangedHostKey, match="revoked"):
-            await SshLink(node_at(home, server.port), limits=QUICK).connect()
+            await SshConnection(node_at(home, server.port), limits=QUICK).connect()
 
 
 @pytest.mark.parametrize(
@@ -228,8 +228,8 @@ async def test_what_is_wrong_with_a_host_certificate_is_said(home: Path, given: 
     certificate = authority.generate_host_certificate(HOST, "host", **given)
     async with ssh_server(CLIENT, (HOST, certificate)) as server:
         (home / "known_hosts").write_text("@cert-authority " + line(server.port, authority))
-        with pytest.raises(Untrusted, match=words) as caught:
-            await SshLink(node_at(home, server.port), limits=QUICK).connect()
+        with pytest.raises(HostKeyUntrusted, match=words) as caught:
+            await SshConnection(node_at(home, server.port), limits=QUICK).connect()
     assert "revoked" not in caught.value.message
     assert caught.value.hint
 
@@ -241,7 +241,7 @@ async def test_a_certificate_of_a_revoked_authority_is_said_to_be_so(home: Path)
         mine = line(server.port, authority)
         (home / "known_hosts").write_text("@cert-authority " + mine + "@revoked " + mine)
         with pytest.raises(ChangedHostKey, match="revoked"):
-            await SshLink(node_at(home, server.port), limits=QUICK).connect()
+            await SshConnection(node_at(home, server.port), limits=QUICK).connect()
 
 
 async def test_a_known_hosts_or_a_key_that_is_a_pipe_costs_a_sentence(home: Path, server: Server) -> None:
@@ -249,14 +249,14 @@ async def test_a_known_hosts_or_a_key_that_is_a_pipe_costs_a_sentence(home: Path
     known = (home / "known_hosts").read_text()
     (home / "known_hosts").unlink()
     os.mkfifo(home / "known_hosts")
-    with pytest.raises(Untrusted, match="known_hosts cannot be read: it is a FIFO"):
-        await SshLink(node, limits=QUICK).connect()
+    with pytest.raises(HostKeyUntrusted, match="known_hosts cannot be read: it is a FIFO"):
+        await SshConnection(node, limits=QUICK).connect()
     (home / "known_hosts").unlink()
     (home / "known_hosts").write_text(known)
     identity(home, CLIENT)
     os.mkfifo(home / "key-cert.pub")
     with pytest.raises(LoginRefused, match="cannot be used as a key: it is a FIFO"):
-        await SshLink(node, limits=QUICK).connect()
+        await SshConnection(node, limits=QUICK).connect()
 
 
 # login
@@ -265,7 +265,7 @@ async def test_a_known_hosts_or_a_key_that_is_a_pipe_costs_a_sentence(home: Path
 async def test_a_strange_key_is_refused_once_and_named(home: Path, server: Server) -> None:
     node = node_at(home, server.port)
     identity(home, OTHER)
-    link = SshLink(node, limits=QUICK)
+    link = SshConnection(node, limits=QUICK)
     with pytest.raises(LoginRefused, match="~/key") as caught:
         await link.reconnect()
     assert f"ssh-copy-id -i ~/key -p {server.port} milo@127.0.0.1" in (caught.value.hint or "")
@@ -276,7 +276,7 @@ async def test_a_key_with_a_passphrase_and_no_agent_is_explained(home: Path, ser
     node = node_at(home, server.port)
     identity(home, CLIENT, "secret")
     with pytest.raises(LoginRefused, match="passphrase") as caught:
-        await SshLink(node, limits=QUICK).connect()
+        await SshConnection(node, limits=QUICK).connect()
     assert "ssh-add ~/key" in (caught.value.hint or "")
 
 
@@ -290,13 +290,13 @@ async def test_an_agent_of_ours_that_does_not_answer_is_named(
     agent.listen(5)
     monkeypatch.setenv("SSH_AUTH_SOCK", str(home / "agent"))
     with agent, pytest.raises(Unreachable, match="the ssh-agent of this machine does not answer") as caught:
-        await SshLink(node, limits=QUICK).connect()
+        await SshConnection(node, limits=QUICK).connect()
     assert "ssh-add -l" in (caught.value.hint or "")
 
 
 async def test_a_missing_identity_is_our_own_mistake(home: Path, server: Server) -> None:
     with pytest.raises(InvalidInput, match="identity"):
-        await SshLink(node_at(home, server.port, identity="~/none"), limits=QUICK).connect()
+        await SshConnection(node_at(home, server.port, identity="~/none"), limits=QUICK).connect()
 
 
 # the network
@@ -310,12 +310,12 @@ def free_port() -> int:
 
 async def test_a_closed_port_is_unreachable(home: Path) -> None:
     with pytest.raises(Unreachable, match="refuses connections"):
-        await SshLink(node_at(home, free_port()), limits=QUICK).connect()
+        await SshConnection(node_at(home, free_port()), limits=QUICK).connect()
 
 
 async def test_an_unknown_name_is_unreachable(home: Path) -> None:
     with pytest.raises(Unreachable, match="no such name"):
-        await SshLink(node_at(home, 22, host="spark.invalid"), limits=QUICK).connect()
+        await SshConnection(node_at(home, 22, host="spark.invalid"), limits=QUICK).connect()
 
 
 @pytest.mark.parametrize(
@@ -330,8 +330,8 @@ async def test_an_unknown_name_is_unreachable(home: Path) -> None:
 )
 async def test_a_server_that_does_not_speak_is_starved(home: Path, banner: bytes, close: bool, words: str) -> None:
     async with listener(banner, close) as port:
-        link = SshLink(node_at(home, port), limits=QUICK)
-        with pytest.raises(Starved, match=words):
+        link = SshConnection(node_at(home, port), limits=QUICK)
+        with pytest.raises(NodeStarved, match=words):
             await link.connect()
     assert link.status.state is NodeState.STARVED
 
@@ -340,7 +340,7 @@ async def test_a_server_that_does_not_speak_is_starved(home: Path, banner: bytes
 async def test_what_is_surely_no_ssh_server_is_not_called_a_machine_without_memory(home: Path, said: bytes) -> None:
     async with listener(said, False) as port:
         with pytest.raises(Unreachable, match="speaks no proper SSH"):
-            await SshLink(node_at(home, port), limits=QUICK).connect()
+            await SshConnection(node_at(home, port), limits=QUICK).connect()
 
 
 async def test_a_jump_host_is_crossed_with_its_own_key_check(home: Path, server: Server) -> None:
@@ -350,16 +350,16 @@ async def test_a_jump_host_is_crossed_with_its_own_key_check(home: Path, server:
                                               f"  User milo\n  IdentityFile {home}/key\n")  # fmt: skip
         node = node_at(home, server.port, jump="door")
         with pytest.raises(UnknownHostKey, match="jump host door"):
-            await SshLink(node, limits=QUICK).connect()
+            await SshConnection(node, limits=QUICK).connect()
         known = home / "known_hosts"
         known.write_text(known.read_text() + line(jump.port, OTHER))
-        link = SshLink(node, limits=QUICK)
+        link = SshConnection(node, limits=QUICK)
         await link.connect()
         assert (await link.run(["echo", "through"])).stdout == b"through\n"
         with pytest.raises(Unreachable, match="the jump host cannot reach"):
-            await SshLink(replace(node, port=free_port()), limits=QUICK).connect()
+            await SshConnection(replace(node, port=free_port()), limits=QUICK).connect()
         jump.cut()
-        with pytest.raises(LinkLost):
+        with pytest.raises(ConnectionLost):
             await link.run(["sleep", "20"], timeout=LIMITED)
         await link.close()
 
@@ -367,7 +367,7 @@ async def test_a_jump_host_is_crossed_with_its_own_key_check(home: Path, server:
 async def test_a_jump_host_that_is_off_is_named(home: Path, server: Server) -> None:
     node = node_at(home, server.port, jump=f"milo@127.0.0.1:{free_port()}")
     with pytest.raises(Unreachable, match=r"jump host 127\.0\.0\.1: .* refuses connections"):
-        await SshLink(node, limits=QUICK).connect()
+        await SshConnection(node, limits=QUICK).connect()
 
 
 async def test_an_alias_of_the_ssh_config_is_enough(home: Path, server: Server) -> None:
@@ -379,7 +379,7 @@ async def test_an_alias_of_the_ssh_config_is_enough(home: Path, server: Server) 
         f"Host spark-2a60\n  HostName 127.0.0.1\n  Port {server.port}\n  User milo\n  IdentityFile {identity(home)}\n"
         "  IdentitiesOnly yes\n  IdentityFile ~/.ssh/gone\n"
     )
-    link = SshLink(Node(NodeName("spark1"), "spark-2a60"), limits=QUICK)
+    link = SshConnection(Node(NodeName("spark1"), "spark-2a60"), limits=QUICK)
     await link.connect()
     assert (await link.run(["echo", "hi"])).stdout == b"hi\n"
     await link.close()
@@ -388,31 +388,31 @@ async def test_an_alias_of_the_ssh_config_is_enough(home: Path, server: Server) 
 # loss and return
 
 
-async def test_what_runs_when_the_connection_breaks_is_lost(link: SshLink, server: Server) -> None:
-    held = await link.hold(["sh", "-c", "echo up; cat"])
+async def test_what_runs_when_the_connection_breaks_is_lost(link: SshConnection, server: Server) -> None:
+    held = await link.start_process(["sh", "-c", "echo up; cat"])
     assert await held.readline() == b"up\n"
     running = asyncio.create_task(link.run(["cat"], stdin=b"", timeout=LIMITED))
     await running
     server.cut()
-    with pytest.raises(LinkLost, match="spark1"):
+    with pytest.raises(ConnectionLost, match="spark1"):
         await held.readline()
     assert link.status.state is NodeState.UNREACHABLE
-    for call in (link.run(["true"]), link.open_unix("/x"), link.open_tcp("127.0.0.1", 1), link.hold(["true"])):
-        with pytest.raises(LinkLost):
+    for call in (link.run(["true"]), link.open_unix("/x"), link.open_tcp("127.0.0.1", 1), link.start_process(["true"])):
+        with pytest.raises(ConnectionLost):
             await call
 
 
-async def test_reconnecting_announces_each_try_and_comes_back(link: SshLink, server: Server) -> None:
-    seen: list[LinkStatus] = []
+async def test_reconnecting_announces_each_try_and_comes_back(link: SshConnection, server: Server) -> None:
+    seen: list[ConnectionStatus] = []
     lost, waiting = asyncio.Event(), asyncio.Event()
 
-    def note(status: LinkStatus) -> None:
+    def note(status: ConnectionStatus) -> None:
         seen.append(status)
         lost.set()
         if status.attempt is not None:
             waiting.set()
 
-    link.on_status(note)
+    link.add_status_listener(note)
     home_port, link.node = server.port, replace(link.node, port=free_port())
     server.cut()
     async with asyncio.timeout(LIMITED):
@@ -421,7 +421,7 @@ async def test_reconnecting_announces_each_try_and_comes_back(link: SshLink, ser
         await waiting.wait()
         assert link.status.attempt == 1
         assert link.status.next_try is not None
-        assert FIRST_PAUSE / 2 <= link.status.next_try <= FIRST_PAUSE
+        assert MIN_BACKOFF / 2 <= link.status.next_try <= MIN_BACKOFF
         link.node = replace(link.node, port=home_port)
         await back
     assert seen[-1].state is NodeState.OK
@@ -430,9 +430,9 @@ async def test_reconnecting_announces_each_try_and_comes_back(link: SshLink, ser
 
 async def test_reconnecting_gives_up_in_time_with_the_last_error(home: Path) -> None:
     with pytest.raises(Unreachable):
-        await SshLink(node_at(home, free_port()), limits=QUICK).reconnect(give_up_after=0.1)
+        await SshConnection(node_at(home, free_port()), limits=QUICK).reconnect(give_up_after=0.1)
 
 
 def test_pauses_grow_to_a_limit_and_vary() -> None:
-    assert [next_pause(n, 0.0) for n in (1, 2, 3, 6, 50)] == [0.5, 1.0, 2.0, LONGEST_PAUSE, LONGEST_PAUSE]
-    assert next_pause(1, 1.0) == 0.25
+    assert [backoff_seconds(n, 0.0) for n in (1, 2, 3, 6, 50)] == [0.5, 1.0, 2.0, MAX_BACKOFF, MAX_BACKOFF]
+    assert backoff_seconds(1, 1.0) == 0.25

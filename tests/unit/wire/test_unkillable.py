@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from sparkctl.errors import ContainerUnkillable, ExitCode, LogUnreadable
-from sparkctl.wire.docker_errors import refusal
+from sparkctl.wire.docker_errors import error_for_response
 
 KILLED = '{"message":"cannot stop container: q: tried to kill container, but did not receive an exit event"}'
 
 
 def test_a_container_that_outlives_its_kill_is_called_so() -> None:
-    error = refusal("spark1", 500, KILLED)
+    error = error_for_response("spark1", 500, KILLED)
     assert isinstance(error, ContainerUnkillable)
     assert error.exit_code is ExitCode.UNHEALTHY
     assert "state D" in (error.hint or "")
@@ -19,6 +19,6 @@ def test_a_container_that_outlives_its_kill_is_called_so() -> None:
 
 @pytest.mark.parametrize("status", [501, 500, 200])
 def test_a_log_that_no_driver_keeps_is_called_so(status: int) -> None:
-    error = refusal("spark1", status, "configured logging driver does not support reading")
+    error = error_for_response("spark1", status, "configured logging driver does not support reading")
     assert isinstance(error, LogUnreadable)
     assert "json-file" in (error.hint or "")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.fit.kv import layout
+from sparkctl.core.fit.kv import parse_kv_layout
 from tests.unit.core.fit import configs
 
 
@@ -23,22 +23,22 @@ from tests.unit.core.fit import configs
     ],
 )
 def test_a_token_of_a_long_context(config: str, per_token: int) -> None:
-    found = layout(config)
+    found = parse_kv_layout(config)
     assert found is not None
-    assert found.per_token() == per_token
-    assert found.per_token(1.0) == per_token // 2, "FP8 takes half"
-    assert found.cache(100_001) - found.cache(100_000) == per_token
+    assert found.bytes_per_token() == per_token
+    assert found.bytes_per_token(1.0) == per_token // 2, "FP8 takes half"
+    assert found.cache_bytes(100_001) - found.cache_bytes(100_000) == per_token
 
 
 def test_a_window_takes_no_more_than_the_window_and_a_state_is_per_request() -> None:
-    windowed = layout(configs.GPT_OSS)
-    hybrid = layout(configs.QWEN36_27B)
+    windowed = parse_kv_layout(configs.GPT_OSS)
+    hybrid = parse_kv_layout(configs.QWEN36_27B)
     assert windowed is not None
     assert hybrid is not None
     each = 2 * 8 * 64 * 2
-    assert windowed.cache(131072) == 18 * each * (131072 + 128)
+    assert windowed.cache_bytes(131072) == 18 * each * (131072 + 128)
     state = 48 * (48 * 128 * 128 * 4 + 3 * (2 * 16 * 128 + 48 * 128) * 2)
-    assert hybrid.cache(0, requests=3) == 3 * state
+    assert hybrid.cache_bytes(0, requests=3) == 3 * state
     assert hybrid.longest == 262144
 
 
@@ -49,7 +49,7 @@ def test_a_window_takes_no_more_than_the_window_and_a_state_is_per_request() -> 
      '{"num_hidden_layers": 8, "full_attention_interval": 4, "num_attention_heads": 2, "head_dim": 2}'],
 )  # fmt: skip
 def test_what_does_not_say_enough_is_not_known(said: str | None) -> None:
-    assert layout(said) is None
+    assert parse_kv_layout(said) is None
 
 
 _JSON = st.recursive(
@@ -68,5 +68,7 @@ _KEYS = st.sampled_from([
 def test_any_config_gives_a_figure_or_none_and_never_less_than_nothing(
     said: dict[str, object], tokens: int, n: int
 ) -> None:
-    found = layout(json.dumps(said))
-    assert found is None or (found.cache(tokens, n) >= 0 and found.cache(tokens + 1, n) >= found.cache(tokens, n))
+    found = parse_kv_layout(json.dumps(said))
+    assert found is None or (
+        found.cache_bytes(tokens, n) >= 0 and found.cache_bytes(tokens + 1, n) >= found.cache_bytes(tokens, n)
+    )

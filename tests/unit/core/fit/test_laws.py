@@ -7,29 +7,29 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.fit.claim import Subject, Workspace
-from sparkctl.core.fit.judge import claim_of, judge
-from sparkctl.core.fit.kv import Layout
-from sparkctl.core.fit.weights import Weighed
-from sparkctl.core.fit.words import Words
-from sparkctl.model.fit import Answer, Fit, Holder, Obtained, Seen, Standing
+from sparkctl.core.fit.claim import DraftWorkspace, EstimateInput
+from sparkctl.core.fit.judge import evaluate_memory_fit, find_memory_rule
+from sparkctl.core.fit.kv import KvCacheLayout
+from sparkctl.core.fit.weights import WeightsSize
+from sparkctl.core.fit.words import CommandFlags
+from sparkctl.model.fit import EstimateSource, FitOutcome, MeasuredPeak, MemoryBudget, MemoryFit, MemoryHolder
 from sparkctl.model.node import NodeName
 from sparkctl.model.units import GIB, MIB
 
 SIZES = st.integers(0, 400 * GIB)
-GOOD = (Answer.FITS, Answer.AFTER_DROP_CACHES)
+GOOD = (FitOutcome.FITS, FitOutcome.AFTER_DROP_CACHES)
 COMMANDS = st.sampled_from([
     "sglang --mem-fraction-static 0.82", "sglang --mem-fraction-static 0.5 --speculative-algorithm NEXTN", "sglang",
     "vllm --gpu-memory-utilization 0.8 --max-model-len 8192", "vllm", "vllm --kv-cache-memory-bytes 8GiB",
     "llamacpp -c 32768", "trtllm", "container",
 ])  # fmt: skip
 LAYOUTS = st.none() | st.builds(
-    Layout, full=st.integers(0, 100), sliding=st.integers(0, 100), window=st.none() | st.integers(1, 8192),
+    KvCacheLayout, full=st.integers(0, 100), sliding=st.integers(0, 100), window=st.none() | st.integers(1, 8192),
     numbers=st.integers(1, 8192), state=st.integers(0, GIB), longest=st.none() | st.integers(1, 1 << 20),
 )  # fmt: skip
 HOLDERS = st.lists(
     st.builds(
-        Holder, name=st.text(max_size=4), ours=st.booleans(), held=st.none() | SIZES, coming=st.integers(0, 100 * GIB),
+        MemoryHolder, name=st.text(max_size=4), ours=st.booleans(), held=st.none() | SIZES, coming=st.integers(0, 100 * GIB),
         is_replaced=st.booleans(),
     ),
     max_size=4,
@@ -37,29 +37,31 @@ HOLDERS = st.lists(
 
 
 @st.composite
-def standings(draw: st.DrawFn) -> Standing:
+def standings(draw: st.DrawFn) -> MemoryBudget:
     total = draw(st.integers(GIB, 256 * GIB))
     available = draw(st.integers(0, total))
-    return Standing(total, available, draw(st.integers(0, available)), draw(HOLDERS))
+    return MemoryBudget(total, available, draw(st.integers(0, available)), draw(HOLDERS))
 
 
 @st.composite
-def subjects(draw: st.DrawFn) -> Subject:
+def subjects(draw: st.DrawFn) -> EstimateInput:
     command = draw(COMMANDS).split()
     size = draw(st.none() | SIZES)
-    return Subject(
-        command[0], Words(command), Weighed(size, Obtained.MEASURED, "files"), layout=draw(LAYOUTS),
+    return EstimateInput(
+        command[0], CommandFlags(command), WeightsSize(size, EstimateSource.MEASURED, "files"), layout=draw(LAYOUTS),
         per_token=draw(st.none() | st.integers(1, MIB)), version=draw(st.sampled_from([(), (0, 5, 12), (0, 19, 1)])),
-        ranks=draw(st.integers(1, 2)), expected=draw(st.none() | SIZES), workspace=draw(st.sampled_from(list(Workspace))),
+        ranks=draw(st.integers(1, 2)), expected=draw(st.none() | SIZES), workspace=draw(st.sampled_from(list(DraftWorkspace))),
     )  # fmt: skip
 
 
-def fit(one: Subject, there: Standing, floor: int = GIB, seen: Seen | None = None) -> Fit:
-    return judge(NodeName("n"), "p", claim_of(one, there.total), there, floor, one.expected, seen)
+def fit(one: EstimateInput, there: MemoryBudget, floor: int = GIB, seen: MeasuredPeak | None = None) -> MemoryFit:
+    return evaluate_memory_fit(NodeName("n"), "p", find_memory_rule(one, there.total), there, floor, one.expected, seen)
 
 
 @given(subjects(), standings(), st.integers(0, 8 * GIB))
-def test_nothing_is_below_zero_and_the_answer_is_the_margins(one: Subject, there: Standing, floor: int) -> None:
+def test_nothing_is_below_zero_and_the_answer_is_the_margins(
+    one: EstimateInput, there: MemoryBudget, floor: int
+) -> None:
     found = fit(one, there, floor)
     assert all(part.size is None or part.size >= 0 for part in found.parts)
     assert found.short_by >= 0
@@ -70,47 +72,49 @@ def test_nothing_is_below_zero_and_the_answer_is_the_margins(one: Subject, there
     elif found.is_refused:
         assert found.margin is not None
         assert found.margin < 0
-        assert bool(found.stops) is (found.answer is Answer.IF_STOPPED)
+        assert bool(found.stops) is (found.answer is FitOutcome.IF_STOPPED)
     assert found.sentence
 
 
 @given(subjects(), standings())
-def test_a_part_that_is_not_known_promises_nothing(one: Subject, there: Standing) -> None:
-    bare = replace(one, weights=Weighed(None, Obtained.MEASURED, "?"), expected=None)
+def test_a_part_that_is_not_known_promises_nothing(one: EstimateInput, there: MemoryBudget) -> None:
+    bare = replace(one, weights=WeightsSize(None, EstimateSource.MEASURED, "?"), expected=None)
     if bare.engine != "container":
-        assert fit(bare, there).answer is Answer.UNKNOWN
+        assert fit(bare, there).answer is FitOutcome.UNKNOWN
 
 
 @given(subjects(), standings(), st.integers(0, 100 * GIB))
-def test_more_weights_never_fit_better(one: Subject, there: Standing, more: int) -> None:
+def test_more_weights_never_fit_better(one: EstimateInput, there: MemoryBudget, more: int) -> None:
     if one.weights.size is None:
         return
     heavier = replace(one, weights=replace(one.weights, size=one.weights.size + more))
     before, after = fit(one, there), fit(heavier, there)
     assert before.margin is not None or after.margin is None or one.expected is not None
-    if before.margin is not None and after.margin is not None and before.answer is not Answer.UNKNOWN:
+    if before.margin is not None and after.margin is not None and before.answer is not FitOutcome.UNKNOWN:
         assert after.margin <= before.margin
         assert not (before.is_refused and after.answer in GOOD)
 
 
 @given(subjects(), standings(), st.integers(0, 50 * GIB))
-def test_a_higher_floor_never_fits_better_and_more_seen_neither(one: Subject, there: Standing, more: int) -> None:
+def test_a_higher_floor_never_fits_better_and_more_seen_neither(
+    one: EstimateInput, there: MemoryBudget, more: int
+) -> None:
     low, high = fit(one, there, GIB), fit(one, there, GIB + more)
     assert not (low.is_refused and high.answer in GOOD)
     if low.estimated is not None:
-        little, much = Seen(low.estimated, low.estimated), Seen(low.estimated + more, low.estimated)
+        little, much = MeasuredPeak(low.estimated, low.estimated), MeasuredPeak(low.estimated + more, low.estimated)
         assert fit(one, there, seen=little).need == low.need
         assert not (fit(one, there, seen=little).is_refused and fit(one, there, seen=much).answer in GOOD)
 
 
 @given(subjects(), standings())
-def test_what_is_advised_would_fit(one: Subject, there: Standing) -> None:
+def test_what_is_advised_would_fit(one: EstimateInput, there: MemoryBudget) -> None:
     found = fit(one, there)
     for advised in (found.largest, found.least):
         if advised is not None:
             flag = advised.field.removeprefix("args.")
             words = [*one.words.all, f"--{flag}", advised.value]
-            assert fit(replace(one, words=Words(words)), there).answer in GOOD
+            assert fit(replace(one, words=CommandFlags(words)), there).answer in GOOD
     if found.stops:
         gone = tuple(replace(each, is_replaced=True) if each.name in found.stops else each for each in there.holders)
-        assert fit(one, replace(there, holders=gone)).answer in (*GOOD, Answer.UNKNOWN)
+        assert fit(one, replace(there, holders=gone)).answer in (*GOOD, FitOutcome.UNKNOWN)

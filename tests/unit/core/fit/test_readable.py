@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.core.fit.readable import impossible, unread
-from sparkctl.core.fit.words import Words
+from sparkctl.core.fit.readable import find_invalid_memory_flag, find_unresolved_flag
+from sparkctl.core.fit.words import CommandFlags
 
 
 def told(engine: str, command: str) -> tuple[str, str] | None:
-    return impossible(engine, Words(command.split()))
+    return find_invalid_memory_flag(engine, CommandFlags(command.split()))
 
 
 @pytest.mark.parametrize(
@@ -51,5 +51,7 @@ def test_what_cannot_be_so_is_named_with_what_to_do(engine: str, flag: str, valu
 
 
 def test_what_only_a_shell_knows_is_not_known() -> None:
-    assert unread("vllm", Words(["vllm", "serve", "--gpu-memory-utilization", "$SHARE"])) is not None
-    assert unread("vllm", Words(["vllm", "serve", "--gpu-memory-utilization", "0.8"])) is None
+    assert (
+        find_unresolved_flag("vllm", CommandFlags(["vllm", "serve", "--gpu-memory-utilization", "$SHARE"])) is not None
+    )
+    assert find_unresolved_flag("vllm", CommandFlags(["vllm", "serve", "--gpu-memory-utilization", "0.8"])) is None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sparkctl.core.fit.weights import place, weigh
-from sparkctl.model.checkpoint import Checkpoint
-from sparkctl.model.fit import Obtained
+from sparkctl.core.fit.weights import map_path_to_node, measure_weights
+from sparkctl.model.checkpoint import CheckpointFiles
+from sparkctl.model.fit import EstimateSource
 from sparkctl.model.node import NodeName
-from sparkctl.model.plan import LaunchPlan, Mount, ReadyRule, Timeouts
+from sparkctl.model.plan import LaunchPlan, Mount, PhaseTimeouts, ReadinessRule
 
 
 def plan(*mounts: Mount, env: tuple[tuple[str, str], ...] = ()) -> LaunchPlan:
@@ -14,51 +14,53 @@ def plan(*mounts: Mount, env: tuple[tuple[str, str], ...] = ()) -> LaunchPlan:
         node=NodeName("spark1"), instance="q", profile="q", profile_hash="0", engine="vllm", container_name="vllm-q",
         image="i:1", entrypoint=None, command=(), env=env, mounts=mounts, gpus="all", shm_size=None, ipc=None, network="host",
         ulimits=(), devices=(), options=(), labels=(), port=8000, served_model=None, api_key=None,
-        ready=ReadyRule(None, None), timeouts=Timeouts(), drop_caches=True, stop_grace=30, expected_memory=None,
+        ready=ReadinessRule(None, None), timeouts=PhaseTimeouts(), drop_caches=True, stop_grace=30, expected_memory=None,
         floor_memory=None,
     )  # fmt: skip
 
 
 def test_files_are_summed_and_nothing_is_counted_twice() -> None:
     shards = tuple((f"model-0000{at}-of-00003.safetensors", 100) for at in (1, 2, 3))
-    found = weigh(Checkpoint("/m", True, (*shards, ("consolidated.safetensors", 300), ("old.bin", 7))), told=5)
-    assert (found.size, found.obtained) == (300, Obtained.MEASURED)
-    gguf = weigh(Checkpoint("/m", True, (("m-Q4.gguf", 40), ("mmproj-m.gguf", 9))), None)
+    found = measure_weights(
+        CheckpointFiles("/m", True, (*shards, ("consolidated.safetensors", 300), ("old.bin", 7))), told=5
+    )
+    assert (found.size, found.obtained) == (300, EstimateSource.MEASURED)
+    gguf = measure_weights(CheckpointFiles("/m", True, (("m-Q4.gguf", 40), ("mmproj-m.gguf", 9))), None)
     assert gguf.size == 40
 
 
 def test_a_missing_shard_is_told_by_the_index_else_by_the_profile_else_not_at_all() -> None:
-    half = Checkpoint("/m", True, (("model-00001-of-00002.safetensors", 100),), index_total=205)
-    assert (weigh(half, 7).size, weigh(half, 7).obtained) == (205, Obtained.HEADERS)
-    bare = Checkpoint("/m", True, (("model-00001-of-00002.safetensors", 100),))
-    assert (weigh(bare, 210).size, weigh(bare, 210).obtained) == (210, Obtained.PROFILE)
-    assert weigh(bare, None).size is None
-    assert "missing" in weigh(bare, None).why
-    still = Checkpoint("/m", True, (("model.safetensors", 100),), unfinished=2)
-    assert weigh(still, None).size is None
+    half = CheckpointFiles("/m", True, (("model-00001-of-00002.safetensors", 100),), index_total=205)
+    assert (measure_weights(half, 7).size, measure_weights(half, 7).obtained) == (205, EstimateSource.HEADERS)
+    bare = CheckpointFiles("/m", True, (("model-00001-of-00002.safetensors", 100),))
+    assert (measure_weights(bare, 210).size, measure_weights(bare, 210).obtained) == (210, EstimateSource.PROFILE)
+    assert measure_weights(bare, None).size is None
+    assert "missing" in measure_weights(bare, None).why
+    still = CheckpointFiles("/m", True, (("model.safetensors", 100),), unfinished=2)
+    assert measure_weights(still, None).size is None
 
 
 def test_nothing_there_is_what_the_profile_says_or_not_known() -> None:
-    assert weigh(None, 5).size == 5
-    assert weigh(Checkpoint("/m", is_there=False), None).size is None
-    assert "/m" in weigh(Checkpoint("/m", is_there=False), None).why
+    assert measure_weights(None, 5).size == 5
+    assert measure_weights(CheckpointFiles("/m", is_there=False), None).size is None
+    assert "/m" in measure_weights(CheckpointFiles("/m", is_there=False), None).why
 
 
 def test_a_path_goes_through_the_longest_mount_that_holds_it() -> None:
     mounts = (Mount("/home/milo/models", "/models"), Mount("/big/q", "/models/q"), Mount("volume", "/data"))
-    assert place("/models/m", plan(*mounts)) == "/home/milo/models/m"
-    assert place("/models/q/x", plan(*mounts)) == "/big/q/x"
-    assert place("/modelsx/m", plan(*mounts)) is None
-    assert place("/data/m", plan(*mounts)) is None, "a named volume is no path of the node"
-    assert place(None, plan(*mounts)) is None
-    assert place("/models/a\nb", plan(*mounts)) is None
+    assert map_path_to_node("/models/m", plan(*mounts)) == "/home/milo/models/m"
+    assert map_path_to_node("/models/q/x", plan(*mounts)) == "/big/q/x"
+    assert map_path_to_node("/modelsx/m", plan(*mounts)) is None
+    assert map_path_to_node("/data/m", plan(*mounts)) is None, "a named volume is no path of the node"
+    assert map_path_to_node(None, plan(*mounts)) is None
+    assert map_path_to_node("/models/a\nb", plan(*mounts)) is None
 
 
 def test_a_hub_id_lies_in_the_mounted_cache() -> None:
     folder = "hub/models--Qwen--Qwen3.6-27B-FP8"
     root = plan(Mount("/home/milo/.cache/huggingface", "/root/.cache/huggingface"))
-    assert place("Qwen/Qwen3.6-27B-FP8", root) == f"/home/milo/.cache/huggingface/{folder}"
+    assert map_path_to_node("Qwen/Qwen3.6-27B-FP8", root) == f"/home/milo/.cache/huggingface/{folder}"
     own = plan(Mount("/srv/hf", "/hf"), env=(("HF_HOME", "/hf"),))
-    assert place("Qwen/Qwen3.6-27B-FP8", own) == f"/srv/hf/{folder}"
-    assert place("Qwen/Qwen3.6-27B-FP8", plan()) is None
-    assert place("Qwen/../../etc", root) is None
+    assert map_path_to_node("Qwen/Qwen3.6-27B-FP8", own) == f"/srv/hf/{folder}"
+    assert map_path_to_node("Qwen/Qwen3.6-27B-FP8", plan()) is None
+    assert map_path_to_node("Qwen/../../etc", root) is None

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from sparkctl.core.health.sight import Detector, Sight
+from sparkctl.core.health.sight import Detector, NodeSnapshot
 from sparkctl.model.container import ContainerState
 from sparkctl.model.finding import Finding
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory import Memory
+from sparkctl.model.memory import MemoryReading
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.model.sample import Gid, Gpu, NetLink, RdmaPort, Sample
+from sparkctl.model.sample import Gpu, NetworkInterface, RdmaGid, RdmaLane, Sample
 from sparkctl.model.units import GIB
 
 NODE = NodeName("spark1")
@@ -25,27 +25,27 @@ HEALTHY = Gpu(0, busy=0.96, sm_clock=2281, sm_clock_max=3003, power=92.5, celsiu
 STUCK = Gpu(0, busy=0.96, sm_clock=799, sm_clock_max=3003, power=19.5, celsius=52, pstate=0, reasons=0x0)
 SPINNING = Gpu(0, busy=0.96, sm_clock=2398, sm_clock_max=3003, power=18.0, celsius=55, pstate=0, reasons=0x0)
 HOT = Gpu(0, busy=0.97, sm_clock=1890, sm_clock_max=3003, power=76.0, celsius=92, pstate=0, reasons=0x20)
-MEMORY = Memory(122 * GIB, 52 * GIB, 3 * GIB, 49 * GIB, 16 * GIB, 16 * GIB)
+MEMORY = MemoryReading(122 * GIB, 52 * GIB, 3 * GIB, 49 * GIB, 16 * GIB, 16 * GIB)
 
 
-def sight(at: float, **fields: object) -> Sight:
+def sight(at: float, **fields: object) -> NodeSnapshot:
     """A sight at ``at`` seconds of uptime; fields of the sight or of its sample."""
     own = {name: fields.pop(name) for name in ("instances", "node") if name in fields}
     sample = replace(Sample(1 + int(at), BEGIN + at, at), **fields)  # type: ignore[arg-type]
-    return Sight(**{"node": NODE, "sample": sample, **own})  # type: ignore[arg-type]
+    return NodeSnapshot(**{"node": NODE, "sample": sample, **own})  # type: ignore[arg-type]
 
 
-def gpu(at: float, one: Gpu | None) -> Sight:
+def gpu(at: float, one: Gpu | None) -> NodeSnapshot:
     """A sight of one GPU, or of one that owes an answer."""
     return sight(at, gpus=None if one is None else (one,))
 
 
-def run(detector: Detector, sights: Iterable[Sight]) -> list[list[Finding]]:
+def run(detector: Detector, sights: Iterable[NodeSnapshot]) -> list[list[Finding]]:
     """What a detector says at each sight."""
-    return [detector.judge(one) for one in sights]
+    return [detector.detect(one) for one in sights]
 
 
-def every(seconds: float, until: float, of: Callable[[float], Sight], begin: float = 0.0) -> list[Sight]:
+def every(seconds: float, until: float, of: Callable[[float], NodeSnapshot], begin: float = 0.0) -> list[NodeSnapshot]:
     """A sight each ``seconds``, from ``begin`` up to and with ``until``."""
     return [of(begin + seconds * step) for step in range(int((until - begin) / seconds) + 1)]
 
@@ -67,13 +67,15 @@ def instance(phase: Phase | None, **more: object) -> InstanceView:
     return replace(one, **more)  # type: ignore[arg-type]
 
 
-def port(name: str, gigabits: float | None, gids: tuple[Gid, ...] | None = None, state: str = "4: ACTIVE") -> RdmaPort:
+def port(
+    name: str, gigabits: float | None, gids: tuple[RdmaGid, ...] | None = None, state: str = "4: ACTIVE"
+) -> RdmaLane:
     """One function of a ConnectX, receiving so many Gb/s."""
     interface = {"rocep1s0f0": "enp1s0f0np0", "roceP2p1s0f0": "enP2p1s0f0np0"}[name]
     rate = None if gigabits is None else gigabits * 1e9 / 8
-    return RdmaPort(name, "1", interface, state, receive_rate=rate, send_rate=None if rate is None else 0.0, gids=gids)
+    return RdmaLane(name, "1", interface, state, receive_rate=rate, send_rate=None if rate is None else 0.0, gids=gids)
 
 
-def link(name: str, *networks: str, carrier: bool | None = True, known: bool = True) -> NetLink:
+def link(name: str, *networks: str, carrier: bool | None = True, known: bool = True) -> NetworkInterface:
     """An interface with the networks on it."""
-    return NetLink(name, carrier, "up", 200000, 9000, networks=networks if known else None)
+    return NetworkInterface(name, carrier, "up", 200000, 9000, networks=networks if known else None)

@@ -6,26 +6,31 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.health.fabric import IdleFunction, NoRoute, no_cable, no_common_network
-from sparkctl.core.health.nccl import WrongGid, rdma_off
-from sparkctl.core.health.sight import Sight
+from sparkctl.core.health.fabric import (
+    IdleLaneDetector,
+    MissingRouteDetector,
+    detect_missing_cable,
+    detect_missing_network,
+)
+from sparkctl.core.health.nccl import NcclGidDetector, detect_rdma_disabled
+from sparkctl.core.health.sight import NodeSnapshot
 from sparkctl.model.container import ContainerState
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName
-from sparkctl.model.sample import Gid, NetLink
+from sparkctl.model.sample import NetworkInterface, RdmaGid
 from tests.unit.core.health.curves import BEGIN, container, every, link, port, run, sight
 
 BUSY, TWIN = "rocep1s0f0", "roceP2p1s0f0"
 NETS = ("enp1s0f0np0", "enP2p1s0f0np0")
 
 
-def traffic(at: float, one: float | None, other: float | None, state: str = "4: ACTIVE") -> Sight:
+def traffic(at: float, one: float | None, other: float | None, state: str = "4: ACTIVE") -> NodeSnapshot:
     return sight(at, rdma=(port(BUSY, one), port(TWIN, other, state=state)))
 
 
 def test_one_function_at_13_8_gigabits_beside_none_is_told_after_half_a_minute() -> None:
-    said = run(IdleFunction(), [traffic(0, 0, 0), *every(2, 40, lambda at: traffic(at, 13.8, 0), begin=2)])
+    said = run(IdleLaneDetector(), [traffic(0, 0, 0), *every(2, 40, lambda at: traffic(at, 13.8, 0), begin=2)])
     assert [bool(found) for found in said].index(True) == 16
     (finding,) = said[-1]
     assert finding.kind is FindingKind.IDLE_FUNCTION
@@ -46,42 +51,44 @@ FINE = {
 
 @pytest.mark.parametrize(("one", "other"), FINE.values(), ids=list(FINE))
 def test_what_is_shared_small_or_unknown_is_no_finding(one: float | None, other: float | None) -> None:
-    assert not any(run(IdleFunction(), every(2, 120, lambda at: traffic(at, one, other))))
+    assert not any(run(IdleLaneDetector(), every(2, 120, lambda at: traffic(at, one, other))))
 
 
-def ported(node: str, *carriers: bool | None) -> Sight:
+def ported(node: str, *carriers: bool | None) -> NodeSnapshot:
     links = tuple(link(name, carrier=carrier) for name, carrier in zip(NETS, carriers, strict=True))
     return sight(0, node=NodeName(node), rdma=(port(BUSY, 0), port(TWIN, 0)), links=links)
 
 
 def test_two_sparks_of_which_no_port_has_a_link_are_told_so() -> None:
-    both = no_cable([ported("spark1", False, False), ported("spark2", False, False)])
+    both = detect_missing_cable([ported("spark1", False, False), ported("spark2", False, False)])
     assert [(one.node, one.severity) for one in both] == [("spark1", Severity.NOTE), ("spark2", Severity.NOTE)]
     assert "enp1s0f0np0, enP2p1s0f0np0" in both[0].summary
     assert "sparkctl doctor --fabric" in (both[0].remedy or "")
-    assert not no_cable([ported("spark1", False, False)]), "one alone needs none"
-    assert not no_cable([ported("spark1", True, False), ported("spark2", None, False)]), "unknown is not absent"
-    assert not no_cable([sight(0), sight(0, node=NodeName("other"))])
+    assert not detect_missing_cable([ported("spark1", False, False)]), "one alone needs none"
+    assert not detect_missing_cable([ported("spark1", True, False), ported("spark2", None, False)]), (
+        "unknown is not absent"
+    )
+    assert not detect_missing_cable([sight(0), sight(0, node=NodeName("other"))])
 
 
 def test_a_burst_is_no_finding_and_a_twin_that_is_down_is() -> None:
     burst = [traffic(at, 40.0 if at % 40 < 20 else 0.0, 0.0) for at in range(0, 200, 2)]
-    assert not any(run(IdleFunction(), burst))
-    down = run(IdleFunction(), every(2, 40, lambda at: traffic(at, 40.0, 0.0, "1: DOWN")))[-1][0]
+    assert not any(run(IdleLaneDetector(), burst))
+    down = run(IdleLaneDetector(), every(2, 40, lambda at: traffic(at, 40.0, 0.0, "1: DOWN")))[-1][0]
     assert "1: DOWN" in " ".join(map(str, down.evidence))
 
 
 def test_the_other_port_of_the_card_is_no_twin() -> None:
     ports = (port(BUSY, 13.8), replace(port(TWIN, 0.0), name="rocep1s0f1"))
-    assert not any(run(IdleFunction(), every(2, 90, lambda at: sight(at, rdma=ports))))
+    assert not any(run(IdleLaneDetector(), every(2, 90, lambda at: sight(at, rdma=ports))))
 
 
-def cabled(at: float, *links: NetLink) -> Sight:
+def cabled(at: float, *links: NetworkInterface) -> NodeSnapshot:
     return sight(at, rdma=(port(BUSY, 0), port(TWIN, 0)), links=links)
 
 
 def test_a_cable_without_addresses_is_told_after_a_minute() -> None:
-    said = run(NoRoute(), every(5, 70, lambda at: cabled(at, link(NETS[0]), link(NETS[1]))))
+    said = run(MissingRouteDetector(), every(5, 70, lambda at: cabled(at, link(NETS[0]), link(NETS[1]))))
     assert [bool(found) for found in said].index(True) == 12
     (finding,) = said[-1]
     assert (finding.kind, finding.severity) == (FindingKind.FABRIC_ROUTE, Severity.WARNING)
@@ -89,9 +96,9 @@ def test_a_cable_without_addresses_is_told_after_a_minute() -> None:
 
 
 def test_half_a_cable_without_an_address_is_a_note() -> None:
-    (finding,) = run(NoRoute(), every(5, 70, lambda at: cabled(at, link(NETS[0], "192.168.200.0/24"), link(NETS[1]))))[
-        -1
-    ]
+    (finding,) = run(
+        MissingRouteDetector(), every(5, 70, lambda at: cabled(at, link(NETS[0], "192.168.200.0/24"), link(NETS[1])))
+    )[-1]
     assert finding.severity is Severity.NOTE
     assert "enP2p1s0f0np0" in finding.summary
     assert "enp1s0f0np0 " not in finding.summary
@@ -107,45 +114,45 @@ WELL = {
 
 
 @pytest.mark.parametrize("links", WELL.values(), ids=list(WELL))
-def test_a_fabric_that_works_or_is_absent_or_unknown_is_no_finding(links: tuple[NetLink, ...]) -> None:
-    assert not any(run(NoRoute(), every(5, 200, lambda at: cabled(at, *links))))
+def test_a_fabric_that_works_or_is_absent_or_unknown_is_no_finding(links: tuple[NetworkInterface, ...]) -> None:
+    assert not any(run(MissingRouteDetector(), every(5, 200, lambda at: cabled(at, *links))))
 
 
 def test_a_function_that_moves_data_has_a_way_whatever_it_is() -> None:
-    def at(now: float) -> Sight:
+    def at(now: float) -> NodeSnapshot:
         return replace(cabled(now, link(NETS[0]), link(NETS[1])), sample=replace(
             cabled(now, link(NETS[0]), link(NETS[1])).sample, rdma=(port(BUSY, 40.0), port(TWIN, 38.0))))  # fmt: skip
 
-    assert not any(run(NoRoute(), every(5, 200, at)))
+    assert not any(run(MissingRouteDetector(), every(5, 200, at)))
 
 
 def test_two_nodes_without_a_common_network_have_no_route() -> None:
     here = cabled(0, link(NETS[0], "192.168.200.0/24"), link(NETS[1]))
     there = replace(cabled(0, link(NETS[0], "10.0.0.0/24"), link(NETS[1])), node=NodeName("spark2"))
-    assert [finding.node for finding in no_common_network([here, there])] == ["spark1", "spark2"]
+    assert [finding.node for finding in detect_missing_network([here, there])] == ["spark1", "spark2"]
     common = replace(cabled(0, link(NETS[0], "192.168.200.0/24"), link(NETS[1])), node=NodeName("spark2"))
-    assert not no_common_network([here, common])
-    assert not no_common_network([here])
-    assert not no_common_network([here, replace(cabled(0), node=NodeName("spark2"))]), "unknown is no evidence"
+    assert not detect_missing_network([here, common])
+    assert not detect_missing_network([here])
+    assert not detect_missing_network([here, replace(cabled(0), node=NodeName("spark2"))]), "unknown is no evidence"
 
 
 TABLE = (
-    Gid(0, "IB/RoCE v1", "fe80:0000:0000:0000:4abb:feff:fe12:3456"),
-    Gid(1, "RoCE v2", "fe80:0000:0000:0000:4abb:feff:fe12:3456"),
-    Gid(4, "IB/RoCE v1", "192.168.200.11"),
-    Gid(5, "RoCE v2", "192.168.200.11"),
+    RdmaGid(0, "IB/RoCE v1", "fe80:0000:0000:0000:4abb:feff:fe12:3456"),
+    RdmaGid(1, "RoCE v2", "fe80:0000:0000:0000:4abb:feff:fe12:3456"),
+    RdmaGid(4, "IB/RoCE v1", "192.168.200.11"),
+    RdmaGid(5, "RoCE v2", "192.168.200.11"),
 )
 
 
 def using(
-    env: dict[str, str], gids: tuple[Gid, ...] | None = TABLE, state: ContainerState = ContainerState.RUNNING
-) -> Sight:
+    env: dict[str, str], gids: tuple[RdmaGid, ...] | None = TABLE, state: ContainerState = ContainerState.RUNNING
+) -> NodeSnapshot:
     ports = (port(BUSY, 0, gids), port(TWIN, 0, gids))
     return sight(0, rdma=ports, instances=(container(state, **env),))
 
 
 def test_an_index_that_is_another_on_this_node_is_told_with_the_right_one() -> None:
-    (finding,) = WrongGid().judge(using({"GID_INDEX": "3"}))
+    (finding,) = NcclGidDetector().detect(using({"GID_INDEX": "3"}))
     assert (finding.kind, finding.severity, finding.instance) == (FindingKind.GID, Severity.PROBLEM, "minimax-m27")
     assert "NCCL_IB_GID_INDEX=5" in (finding.remedy or "")
     assert "rocep1s0f0 index 3 not in use" in " · ".join(map(str, finding.evidence))
@@ -153,33 +160,35 @@ def test_an_index_that_is_another_on_this_node_is_told_with_the_right_one() -> N
 
 @pytest.mark.parametrize("index", ["0", "1", "4"])
 def test_version_one_and_link_local_are_wrong(index: str) -> None:
-    assert WrongGid().judge(using({"GID_INDEX": index}))
+    assert NcclGidDetector().detect(using({"GID_INDEX": index}))
 
 
 def test_the_right_index_none_a_strange_one_and_one_that_ended_are_fine() -> None:
-    assert not WrongGid().judge(using({"GID_INDEX": "5"}))
-    assert not WrongGid().judge(using({}))
-    assert not WrongGid().judge(using({"GID_INDEX": "-1"}))
-    assert not WrongGid().judge(using({"GID_INDEX": "3"}, state=ContainerState.EXITED))
-    assert not WrongGid().judge(using({"GID_INDEX": "3"}, gids=None)), "a table that was not read is no evidence"
-    assert not WrongGid().judge(sight(0, rdma=(port(BUSY, 0, TABLE),), instances=None))
+    assert not NcclGidDetector().detect(using({"GID_INDEX": "5"}))
+    assert not NcclGidDetector().detect(using({}))
+    assert not NcclGidDetector().detect(using({"GID_INDEX": "-1"}))
+    assert not NcclGidDetector().detect(using({"GID_INDEX": "3"}, state=ContainerState.EXITED))
+    assert not NcclGidDetector().detect(using({"GID_INDEX": "3"}, gids=None)), (
+        "a table that was not read is no evidence"
+    )
+    assert not NcclGidDetector().detect(sight(0, rdma=(port(BUSY, 0, TABLE),), instances=None))
 
 
 def test_only_the_functions_that_it_names_are_judged() -> None:
     bad = replace(port(TWIN, 0, TABLE[:2]))
     sights = sight(0, rdma=(port(BUSY, 0, TABLE), bad), instances=(container(GID_INDEX=5, HCA="rocep1s0f0:1"),))
-    assert not WrongGid().judge(sights)
+    assert not NcclGidDetector().detect(sights)
     both = replace(sights, instances=(container(GID_INDEX=5, HCA="=rocep1s0f0,roceP2p1s0f0"),))
-    (finding,) = WrongGid().judge(both)
+    (finding,) = NcclGidDetector().detect(both)
     assert "roceP2p1s0f0" in finding.summary
     assert "address first" in (finding.remedy or "")
 
 
 def test_rdma_switched_off_matters_for_an_instance_on_both_nodes() -> None:
-    def at(node: str, *containers: InstanceView) -> Sight:
+    def at(node: str, *containers: InstanceView) -> NodeSnapshot:
         return replace(sight(0, instances=containers), node=NodeName(node))
 
     off, on = container(DISABLE=1), container(DISABLE=0)
-    assert [f.node for f in rdma_off([at("spark1", off), at("spark2", off)])] == ["spark1", "spark2"]
-    assert [f.node for f in rdma_off([at("spark1", on), at("spark2", off)])] == ["spark2"]
-    assert not rdma_off([at("spark1", off), at("spark2")])
+    assert [f.node for f in detect_rdma_disabled([at("spark1", off), at("spark2", off)])] == ["spark1", "spark2"]
+    assert [f.node for f in detect_rdma_disabled([at("spark1", on), at("spark2", off)])] == ["spark2"]
+    assert not detect_rdma_disabled([at("spark1", off), at("spark2")])

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.health.gpu import BusyWait, StuckClock, Thermal
-from sparkctl.core.health.sight import GAP, Lasting
+from sparkctl.core.health.gpu import BusyWaitDetector, StuckClockDetector, ThermalDetector
+from sparkctl.core.health.sight import MAX_SAMPLE_GAP, ConditionTimer
 from sparkctl.model.finding import FindingKind, Severity
-from sparkctl.model.metrics import Activity, Numbers
+from sparkctl.model.metrics import EngineActivity, EngineMeter
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import Gpu, GpuEvents
 from tests.unit.core.health.curves import (
@@ -31,7 +31,7 @@ from tests.unit.core.health.curves import (
 
 
 def test_a_stuck_clock_is_told_after_twenty_seconds_with_its_figures() -> None:
-    said = run(StuckClock(), [gpu(0, IDLE), *every(2, 30, lambda at: gpu(at, STUCK), begin=2)])
+    said = run(StuckClockDetector(), [gpu(0, IDLE), *every(2, 30, lambda at: gpu(at, STUCK), begin=2)])
     assert [bool(found) for found in said].index(True) == 11, "began at 2 s, told at 22 s"
     (finding,) = said[-1]
     assert (finding.kind, finding.severity) == (FindingKind.STUCK_CLOCK, Severity.PROBLEM)
@@ -45,7 +45,7 @@ def test_a_stuck_clock_is_told_after_twenty_seconds_with_its_figures() -> None:
 
 
 def test_what_held_at_the_first_sight_is_since_before_we_looked() -> None:
-    assert run(StuckClock(), every(2, 20, lambda at: gpu(at, STUCK)))[-1][0].since is None
+    assert run(StuckClockDetector(), every(2, 20, lambda at: gpu(at, STUCK)))[-1][0].since is None
 
 
 NOT_STUCK = {
@@ -63,17 +63,17 @@ NOT_STUCK = {
 
 @pytest.mark.parametrize("one", NOT_STUCK.values(), ids=list(NOT_STUCK))
 def test_each_of_the_five_conditions_must_hold(one: Gpu) -> None:
-    assert not any(run(StuckClock(), every(2, 120, lambda at: gpu(at, one))))
+    assert not any(run(StuckClockDetector(), every(2, 120, lambda at: gpu(at, one))))
 
 
 def test_a_short_kernel_on_an_idle_gpu_leaves_a_stale_clock_and_is_not_stuck() -> None:
     kernel = replace(STUCK, sm_clock=208, busy=0.7)
     curve = [gpu(at, kernel if at % 20 < 8 else IDLE) for at in range(0, 200, 2)]
-    assert not any(run(StuckClock(), curve))
+    assert not any(run(StuckClockDetector(), curve))
 
 
 def test_once_stuck_it_stays_so_until_fifty_five_percent() -> None:
-    detector = StuckClock()
+    detector = StuckClockDetector()
     between = replace(STUCK, sm_clock=int(3003 * 0.50))
     assert not any(run(detector, every(2, 60, lambda at: gpu(at, between)))), "not below 45 %"
     assert run(detector, every(2, 90, lambda at: gpu(at, STUCK), begin=62))[-1]
@@ -84,40 +84,40 @@ def test_once_stuck_it_stays_so_until_fifty_five_percent() -> None:
 @given(st.sampled_from(["busy", "sm_clock", "sm_clock_max", "power", "celsius", "reasons"]))
 def test_a_stuck_clock_with_one_figure_unknown_is_no_finding(name: str) -> None:
     assert name in {field.name for field in fields(Gpu)}
-    assert not any(run(StuckClock(), every(2, 60, lambda at: gpu(at, replace(STUCK, **{name: None})))))
+    assert not any(run(StuckClockDetector(), every(2, 60, lambda at: gpu(at, replace(STUCK, **{name: None})))))
 
 
 def test_a_driver_that_owes_an_answer_says_nothing_and_forgets_nothing_at_once() -> None:
-    detector = StuckClock()
+    detector = StuckClockDetector()
     assert run(detector, [gpu(0, IDLE), *every(2, 30, lambda at: gpu(at, STUCK), begin=2)])[-1]
     assert not any(run(detector, every(2, 40, lambda at: gpu(at, None), begin=32)))
-    (back,) = detector.judge(gpu(42, STUCK))
+    (back,) = detector.detect(gpu(42, STUCK))
     assert back.since == BEGIN + 2
 
 
 def test_after_a_long_silence_it_begins_anew() -> None:
-    detector = StuckClock()
+    detector = StuckClockDetector()
     run(detector, every(2, 30, lambda at: gpu(at, STUCK)))
-    assert not detector.judge(gpu(30 + GAP + 1, STUCK))
-    assert not detector.judge(gpu(1, STUCK)), "a node that was restarted counts from zero"
+    assert not detector.detect(gpu(30 + MAX_SAMPLE_GAP + 1, STUCK))
+    assert not detector.detect(gpu(1, STUCK)), "a node that was restarted counts from zero"
 
 
 def test_what_has_gone_for_good_is_forgotten() -> None:
-    lasting = Lasting(10.0)
+    lasting = ConditionTimer(10.0)
     for pid in range(2000):
-        lasting.holds(pid, True, gpu(pid * 0.1, None).sample)
+        lasting.update_condition(pid, True, gpu(pid * 0.1, None).sample)
     assert len(lasting._judged) <= 257
     assert len(lasting._began) <= 257
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 10), st.booleans()), max_size=60))
 def test_nothing_is_told_before_it_has_lasted_in_one_piece(steps: list[tuple[float, bool]]) -> None:
-    detector, now, held = StuckClock(), 0.0, None
+    detector, now, held = StuckClockDetector(), 0.0, None
     for seconds, is_stuck in steps:
         now += seconds
-        found = detector.judge(gpu(now, STUCK if is_stuck else HEALTHY))
+        found = detector.detect(gpu(now, STUCK if is_stuck else HEALTHY))
         held = None if not is_stuck else now if held is None else held
-        assert bool(found) == (held is not None and now - held >= StuckClock.SECONDS)
+        assert bool(found) == (held is not None and now - held >= StuckClockDetector.SECONDS)
 
 
 def events(at: float, one: Gpu, grown: int) -> Gpu:
@@ -127,32 +127,32 @@ def events(at: float, one: Gpu, grown: int) -> Gpu:
 def test_heat_is_a_reason_bit_and_a_growing_counter() -> None:
     cool = gpu(0, events(0, WORKING, 0))
     hot = every(2, 40, lambda at: gpu(at, events(at, HOT, int(at // 10) * 400_000_000)), begin=2)
-    said = run(Thermal(), [cool, *hot])
+    said = run(ThermalDetector(), [cool, *hot])
     assert not said[4], "no growth has been read yet"
     (finding,) = said[-1]
     assert finding.kind is FindingKind.THERMAL
     assert "92 °C" in finding.summary
     assert finding.since == BEGIN + 2, "the heat's own beginning, not that of our knowing"
     assert str(finding.evidence[-1]) == "slowed by heat so far 29 s"
-    (finding,) = run(Thermal(), hot)[-1]
+    (finding,) = run(ThermalDetector(), hot)[-1]
     assert finding.since is None, "it was there before we looked"
     assert "-lgc 0,2100" in (finding.remedy or "")
 
 
 def test_a_bit_without_growth_and_growth_without_a_bit_are_no_throttling() -> None:
-    assert not any(run(Thermal(), every(2, 60, lambda at: gpu(at, events(at, HOT, 0)))))
-    assert not any(run(Thermal(), every(2, 60, lambda at: gpu(at, events(at, WORKING, int(at) * 1000)))))
+    assert not any(run(ThermalDetector(), every(2, 60, lambda at: gpu(at, events(at, HOT, 0)))))
+    assert not any(run(ThermalDetector(), every(2, 60, lambda at: gpu(at, events(at, WORKING, int(at) * 1000)))))
 
 
 def test_where_there_are_no_counters_the_bit_has_to_last() -> None:
-    said = run(Thermal(), [gpu(0, WORKING), *every(2, 20, lambda at: gpu(at, HOT), begin=2)])
+    said = run(ThermalDetector(), [gpu(0, WORKING), *every(2, 20, lambda at: gpu(at, HOT), begin=2)])
     assert [bool(found) for found in said].index(True) == 6
-    assert not any(run(Thermal(), [gpu(at, HOT if at % 8 == 0 else WORKING) for at in range(0, 60, 2)]))
-    assert not any(run(Thermal(), every(2, 60, lambda at: gpu(at, replace(HOT, reasons=None)))))
+    assert not any(run(ThermalDetector(), [gpu(at, HOT if at % 8 == 0 else WORKING) for at in range(0, 60, 2)]))
+    assert not any(run(ThermalDetector(), every(2, 60, lambda at: gpu(at, replace(HOT, reasons=None)))))
 
 
 def test_spinning_at_eighteen_watts_is_waiting_not_work() -> None:
-    said = run(BusyWait(), [gpu(0, WORKING), *every(2, 64, lambda at: gpu(at, SPINNING), begin=2)])
+    said = run(BusyWaitDetector(), [gpu(0, WORKING), *every(2, 64, lambda at: gpu(at, SPINNING), begin=2)])
     assert [bool(found) for found in said].index(True) == 31
     (finding,) = said[-1]
     assert finding.kind is FindingKind.BUSY_WAIT
@@ -161,18 +161,18 @@ def test_spinning_at_eighteen_watts_is_waiting_not_work() -> None:
 
 @pytest.mark.parametrize("one", [IDLE, WORKING, HEALTHY, STUCK, replace(SPINNING, power=None)])
 def test_what_works_idles_is_stuck_or_unknown_does_not_spin(one: Gpu) -> None:
-    assert not any(run(BusyWait(), every(2, 120, lambda at: gpu(at, one))))
+    assert not any(run(BusyWaitDetector(), every(2, 120, lambda at: gpu(at, one))))
 
 
 def test_an_engine_that_makes_tokens_does_not_spin() -> None:
-    decoding = instance(Phase.READY, numbers=Numbers(Activity.DECODING, generation_rate=3.0))
-    idle = instance(Phase.READY, numbers=Numbers(Activity.IDLE))
+    decoding = instance(Phase.READY, numbers=EngineMeter(EngineActivity.DECODING, generation_rate=3.0))
+    idle = instance(Phase.READY, numbers=EngineMeter(EngineActivity.IDLE))
     for one, told in ((decoding, False), (idle, True)):
         curve = every(2, 90, lambda at, one=one: sight(at, gpus=(SPINNING,), instances=(one,)))  # type: ignore[misc]
-        assert any(run(BusyWait(), curve)) is told
+        assert any(run(BusyWaitDetector(), curve)) is told
 
 
 def test_a_stuck_clock_and_a_spinning_gpu_are_never_both() -> None:
     for one in (STUCK, SPINNING):
         curve = every(2, 120, lambda at, one=one: gpu(at, one))  # type: ignore[misc]
-        assert bool(run(StuckClock(), curve)[-1]) != bool(run(BusyWait(), curve)[-1])
+        assert bool(run(StuckClockDetector(), curve)[-1]) != bool(run(BusyWaitDetector(), curve)[-1])

@@ -6,30 +6,30 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.health.identity import differences, findings, troubles
+from sparkctl.core.health.identity import compare_node_versions, list_setting_findings, list_setting_problems
 from sparkctl.model.finding import Finding, FindingKind, Severity
-from sparkctl.model.memory import Memory
+from sparkctl.model.memory import MemoryReading
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import MemoryDetail, Sample
 from sparkctl.model.units import GIB, KIB
-from sparkctl.probe.decode import ConfiguredSetting, EarlyOom, Hello, SwapDevice
+from sparkctl.probe.decode import AgentHello, EarlyoomStatus, SwapDevice, SysctlSetting
 
 NODE, OTHER = NodeName("spark1"), NodeName("spark2")
-WHO = Hello(
+WHO = AgentHello(
     host="spark1", kernel="6.14.0-1015-nvidia", driver="580.142", os="7.3.1", docker="29.2.1", toolkit="1.19.0",
     python="3.12.3", up=3 * 86400.0, sysctl=(("swappiness", 60), ("min_free_kbytes", 45056), ("overcommit_memory", None)),
     swaps=(SwapDevice("/swap.img", "file", 16 * GIB, 0),),
 )  # fmt: skip
-MEMORY = Memory(120 * GIB, 40 * GIB, 10 * GIB, 30 * GIB, 16 * GIB, 16 * GIB)
+MEMORY = MemoryReading(120 * GIB, 40 * GIB, 10 * GIB, 30 * GIB, 16 * GIB, 16 * GIB)
 SAMPLE = Sample(1, 1.0, 1.0, MEMORY, MemoryDetail(anonymous=2 * GIB, cma_total=64 * KIB, cma_free=KIB))
 
 
-def of(check: str, who: Hello, sample: Sample = SAMPLE) -> list[Finding]:
-    return [one for one in findings(NODE, who, sample) if one.kind == check]
+def of(check: str, who: AgentHello, sample: Sample = SAMPLE) -> list[Finding]:
+    return [one for one in list_setting_findings(NODE, who, sample) if one.kind == check]
 
 
 def test_a_node_in_good_order() -> None:
-    found = list(findings(NODE, WHO, SAMPLE))
+    found = list(list_setting_findings(NODE, WHO, SAMPLE))
     assert {one.severity for one in found} == {Severity.GOOD}
     versions, settings = found
     assert "driver 580.142, Docker 29.2.1, container toolkit 1.19.0, Python 3.12.3, up 3 days" in versions.summary
@@ -37,12 +37,12 @@ def test_a_node_in_good_order() -> None:
 
 
 def test_what_is_not_known_is_not_told() -> None:
-    assert [one.summary for one in findings(NODE, Hello(), Sample(1, 1.0, 1.0))] == [""]
+    assert [one.summary for one in list_setting_findings(NODE, AgentHello(), Sample(1, 1.0, 1.0))] == [""]
 
 
 def test_a_landmine_in_a_file_is_told_with_the_file() -> None:
-    mine = ConfiguredSetting("min_free_kbytes", 5242880, "/etc/sysctl.d/90-tune.conf")
-    same, unknown = ConfiguredSetting("swappiness", 60, "/x"), ConfiguredSetting("overcommit_memory", 1, "/x")
+    mine = SysctlSetting("min_free_kbytes", 5242880, "/etc/sysctl.d/90-tune.conf")
+    same, unknown = SysctlSetting("swappiness", 60, "/x"), SysctlSetting("overcommit_memory", 1, "/x")
     found = of("settings", replace(WHO, configured=(mine, same, unknown)))[1:]
     assert [one.severity for one in found] == [Severity.WARNING]
     assert "is 45056 and /etc/sysctl.d/90-tune.conf says 5242880" in found[0].summary
@@ -62,7 +62,7 @@ def test_a_landmine_in_a_file_is_told_with_the_file() -> None:
     ],
 )
 def test_earlyoom_as_it_runs(arguments: str, version: str | None, swap: int, severity: Severity, words: str) -> None:
-    who = replace(WHO, earlyoom=EarlyOom(version, ("/usr/bin/earlyoom", *arguments.split()), None))
+    who = replace(WHO, earlyoom=EarlyoomStatus(version, ("/usr/bin/earlyoom", *arguments.split()), None))
     (found,) = of("earlyoom", who, replace(SAMPLE, memory=replace(MEMORY, swap_total=swap * GIB)))
     assert found.severity is severity
     assert words in found.summary
@@ -72,12 +72,14 @@ def test_earlyoom_as_it_runs(arguments: str, version: str | None, swap: int, sev
     ("configured", "told"), [('"-m 2 -s 80"', False), ("'-m 2 -s 80'", False), ('"-m 9"', True), ('"-m 2', False)]
 )
 def test_a_file_that_earlyoom_has_not_read_yet(configured: str, told: bool) -> None:
-    found = of("earlyoom", replace(WHO, earlyoom=EarlyOom("1.7", ("earlyoom", "-m", "2", "-s", "80"), configured)))
+    found = of(
+        "earlyoom", replace(WHO, earlyoom=EarlyoomStatus("1.7", ("earlyoom", "-m", "2", "-s", "80"), configured))
+    )
     assert (len(found) == 2) is told
 
 
 def test_earlyoom_that_does_not_run() -> None:
-    (found,) = of("earlyoom", replace(WHO, earlyoom=EarlyOom("1.7", None, '"-m 2"')))
+    (found,) = of("earlyoom", replace(WHO, earlyoom=EarlyoomStatus("1.7", None, '"-m 2"')))
     assert found.severity is Severity.NOTE
 
 
@@ -89,12 +91,12 @@ def test_memory_that_a_kernel_with_kho_keeps() -> None:
 
 def test_two_nodes_are_held_against_each_other() -> None:
     other = replace(WHO, driver="580.95.05", toolkit=None, docker="28.5.2", up=5.0)
-    (found,) = differences({NODE: WHO, OTHER: other})
+    (found,) = compare_node_versions({NODE: WHO, OTHER: other})
     assert (found.node, found.kind) == (OTHER, FindingKind.DIFFERENCE)
     assert found.summary.startswith("driver 580.95.05 here, 580.142 on spark1; Docker 28.5.2 here, 29.2.1 on spark1:")
-    assert list(differences({NODE: WHO, OTHER: WHO})) == []
-    assert list(differences({NODE: WHO})) == []
-    assert list(differences({})) == []
+    assert list(compare_node_versions({NODE: WHO, OTHER: WHO})) == []
+    assert list(compare_node_versions({NODE: WHO})) == []
+    assert list(compare_node_versions({})) == []
 
 
 def test_settings_that_bite_now() -> None:
@@ -108,11 +110,11 @@ def test_settings_that_bite_now() -> None:
 
 def test_several_of_a_kind_are_one_trouble() -> None:
     mines = (
-        ConfiguredSetting("min_free_kbytes", 5242880, "/etc/sysctl.d/90-tune.conf"),
-        ConfiguredSetting("swappiness", 1, "/etc/sysctl.conf"),
+        SysctlSetting("min_free_kbytes", 5242880, "/etc/sysctl.d/90-tune.conf"),
+        SysctlSetting("swappiness", 1, "/etc/sysctl.conf"),
     )
-    (found,) = troubles(NODE, replace(WHO, configured=mines), SAMPLE)
+    (found,) = list_setting_problems(NODE, replace(WHO, configured=mines), SAMPLE)
     assert (found.kind, found.severity) == (FindingKind.SETTINGS, Severity.WARNING)
     assert "90-tune.conf" in found.summary
     assert "/etc/sysctl.conf" in found.summary
-    assert not list(troubles(NODE, WHO, SAMPLE))
+    assert not list(list_setting_problems(NODE, WHO, SAMPLE))

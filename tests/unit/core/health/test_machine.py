@@ -6,48 +6,48 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.health.containers import RestartLoop
-from sparkctl.core.health.machine import FullDisk, Orphan
-from sparkctl.core.health.sight import Sight
-from sparkctl.core.health.watch import NodeHealth, between, one_look
+from sparkctl.core.health.containers import RestartLoopDetector
+from sparkctl.core.health.machine import DiskSpaceDetector, OrphanProcessDetector
+from sparkctl.core.health.sight import NodeSnapshot
+from sparkctl.core.health.watch import NodeDetectors, detect_across_nodes, detect_once
 from sparkctl.model.container import ContainerState
-from sparkctl.model.finding import Finding, FindingKind, Severity, worst_first
-from sparkctl.model.sample import DiskRoom, Process
+from sparkctl.model.finding import Finding, FindingKind, Severity, sort_by_severity
+from sparkctl.model.sample import DiskSpace, Process
 from sparkctl.model.units import GIB, MIB
 from tests.unit.core.health.curves import BEGIN, ID, NODE, STUCK, container, every, run, sight
 
 TERA = 3_780_636_740 << 10
 
 
-def disks(at: float, *rooms: DiskRoom) -> Sight:
+def disks(at: float, *rooms: DiskSpace) -> NodeSnapshot:
     return sight(at, disks=rooms)
 
 
 @pytest.mark.parametrize(("free", "severity"), [(19 * GIB, Severity.WARNING), (4 * GIB, Severity.PROBLEM)])
 def test_a_disk_that_fills_up(free: int, severity: Severity) -> None:
-    root, models = DiskRoom("/var/lib/docker", TERA, free), DiskRoom("~/models", TERA, free)
-    detector = FullDisk()
-    assert not detector.judge(disks(0, replace(root, free=900 * GIB)))
-    (finding,) = detector.judge(disks(2, root, models))
+    root, models = DiskSpace("/var/lib/docker", TERA, free), DiskSpace("~/models", TERA, free)
+    detector = DiskSpaceDetector()
+    assert not detector.detect(disks(0, replace(root, free=900 * GIB)))
+    (finding,) = detector.detect(disks(2, root, models))
     assert (finding.kind, finding.severity, finding.since) == (FindingKind.DISK, severity, BEGIN + 2)
     assert "/var/lib/docker and ~/models" in finding.summary
 
 
 def test_a_large_disk_and_one_that_cannot_be_asked_are_no_finding() -> None:
-    rooms = (DiskRoom("/", TERA, 900 * GIB), DiskRoom("/models", None, None))
-    assert not FullDisk().judge(disks(0, *rooms))
-    assert not FullDisk().judge(sight(0, disks=None))
+    rooms = (DiskSpace("/", TERA, 900 * GIB), DiskSpace("/models", None, None))
+    assert not DiskSpaceDetector().detect(disks(0, *rooms))
+    assert not DiskSpaceDetector().detect(sight(0, disks=None))
 
 
 LOST = Process(4711, "VLLM::EngineCor", 1, None, "session-12.scope", 2 * GIB, 0.0, 104277 * MIB)
 
 
-def processes(at: float, *some: Process) -> Sight:
+def processes(at: float, *some: Process) -> NodeSnapshot:
     return sight(at, processes=some, instances=())
 
 
 def test_an_engine_whose_parent_died_is_told() -> None:
-    said = run(Orphan(), every(2, 40, lambda at: processes(at, LOST)))
+    said = run(OrphanProcessDetector(), every(2, 40, lambda at: processes(at, LOST)))
     assert [bool(found) for found in said].index(True) == 15
     (finding,) = said[-1]
     assert finding.kind is FindingKind.ORPHAN
@@ -57,7 +57,7 @@ def test_an_engine_whose_parent_died_is_told() -> None:
 
 def test_one_that_a_users_own_systemd_adopted_from_a_terminal_is_told_too() -> None:
     adopted = replace(LOST, parent=2100, parent_name="systemd", unit="vte-spawn-3f.scope")
-    assert run(Orphan(), every(2, 40, lambda at: processes(at, adopted)))[-1]
+    assert run(OrphanProcessDetector(), every(2, 40, lambda at: processes(at, adopted)))[-1]
 
 
 CARED_FOR = {
@@ -77,44 +77,46 @@ CARED_FOR = {
 @pytest.mark.parametrize("process", CARED_FOR.values(), ids=list(CARED_FOR))
 def test_what_somebody_looks_after_or_is_not_known_is_no_orphan(process: Process) -> None:
     curve = every(2, 90, lambda at: sight(at, processes=(process,), instances=(container(),)))
-    assert not any(run(Orphan(), curve))
+    assert not any(run(OrphanProcessDetector(), curve))
 
 
 def test_a_process_that_outlives_its_container_is_an_orphan_but_not_at_once() -> None:
     inside = replace(LOST, container=ID, unit=None)
-    detector = Orphan()
+    detector = OrphanProcessDetector()
     run(detector, [sight(0, processes=(inside,), instances=(container(),))])
     said = run(detector, every(2, 40, lambda at: processes(at, inside), begin=2))
     assert [bool(found) for found in said].index(True) == 15
     assert "its container is gone" in said[-1][0].summary
-    assert not any(run(Orphan(), every(2, 90, lambda at: sight(at, processes=(inside,), instances=None))))
+    assert not any(
+        run(OrphanProcessDetector(), every(2, 90, lambda at: sight(at, processes=(inside,), instances=None)))
+    )
 
 
-def docker(at: float, restarts: int | None, state: ContainerState = ContainerState.RUNNING) -> Sight:
+def docker(at: float, restarts: int | None, state: ContainerState = ContainerState.RUNNING) -> NodeSnapshot:
     return sight(at, instances=(container(state, restarts),))
 
 
 def test_restarts_that_we_see_are_told_and_older_ones_are_not() -> None:
-    detector = RestartLoop()
-    assert not detector.judge(docker(0, 7)), "seven restarts of last month"
-    (once,) = detector.judge(docker(300, 8))
+    detector = RestartLoopDetector()
+    assert not detector.detect(docker(0, 7)), "seven restarts of last month"
+    (once,) = detector.detect(docker(300, 8))
     assert (once.severity, once.since) == (Severity.WARNING, BEGIN + 300)
     assert "started it once" in once.summary
-    (loop,) = detector.judge(docker(900, 10))
+    (loop,) = detector.detect(docker(900, 10))
     assert (loop.kind, loop.severity) == (FindingKind.RESTART_LOOP, Severity.PROBLEM)
-    assert detector.judge(docker(910, None)), "a look that did not inspect does not end it"
-    assert not detector.judge(docker(900 + 1801, 10))
+    assert detector.detect(docker(910, None)), "a look that did not inspect does not end it"
+    assert not detector.detect(docker(900 + 1801, 10))
 
 
 def test_restarting_is_a_loop_by_docker_s_own_word() -> None:
-    (finding,) = RestartLoop().judge(docker(0, None, ContainerState.RESTARTING))
+    (finding,) = RestartLoopDetector().detect(docker(0, None, ContainerState.RESTARTING))
     assert (finding.severity, finding.since) == (Severity.PROBLEM, None)
 
 
 def test_running_ended_and_unknown_containers_are_no_loop() -> None:
     for state in (ContainerState.RUNNING, ContainerState.EXITED, ContainerState.UNKNOWN):
-        assert not any(run(RestartLoop(), every(5, 100, lambda at, s=state: docker(at, 0, s))))  # type: ignore[misc]
-    assert not any(run(RestartLoop(), every(5, 100, lambda at: sight(at, instances=None))))
+        assert not any(run(RestartLoopDetector(), every(5, 100, lambda at, s=state: docker(at, 0, s))))  # type: ignore[misc]
+    assert not any(run(RestartLoopDetector(), every(5, 100, lambda at: sight(at, instances=None))))
 
 
 def test_the_worst_comes_first() -> None:
@@ -127,20 +129,20 @@ def test_the_worst_comes_first() -> None:
         of(FindingKind.DISK, Severity.PROBLEM),
         of(FindingKind.THERMAL, Severity.WARNING),
     ]
-    assert [f.kind.value for f in worst_first(some)] == ["disk", "thermal", "gid", "disk"]
+    assert [f.kind.value for f in sort_by_severity(some)] == ["disk", "thermal", "gid", "disk"]
 
 
 def test_all_detectors_together_and_a_sample_that_knows_nothing() -> None:
-    health = NodeHealth()
-    curve = every(2, 40, lambda at: sight(at, gpus=(STUCK,), disks=(DiskRoom("/", TERA, 10 * GIB),)))
-    found = [health.judge(one) for one in curve][-1]
+    health = NodeDetectors()
+    curve = every(2, 40, lambda at: sight(at, gpus=(STUCK,), disks=(DiskSpace("/", TERA, 10 * GIB),)))
+    found = [health.detect_all(one) for one in curve][-1]
     assert [f.kind for f in found] == [FindingKind.STUCK_CLOCK, FindingKind.DISK]
-    assert not health.judge(sight(42))
-    assert not between([sight(0), sight(0)])
+    assert not health.detect_all(sight(42))
+    assert not detect_across_nodes([sight(0), sight(0)])
 
 
 def test_one_look_tells_what_it_can_judge() -> None:
-    one = sight(0, gpus=(STUCK,), disks=(DiskRoom("/", TERA, 10 * GIB),), processes=(LOST,), instances=())
-    found = one_look(one)
+    one = sight(0, gpus=(STUCK,), disks=(DiskSpace("/", TERA, 10 * GIB),), processes=(LOST,), instances=())
+    found = detect_once(one)
     assert [f.kind for f in found] == [FindingKind.DISK, FindingKind.ORPHAN], "a clock must be low for a while"
     assert {f.since for f in found} == {None}

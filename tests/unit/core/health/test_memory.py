@@ -8,23 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.health.memory import PageCacheStarving, SwapGrowing
-from sparkctl.core.health.sight import Sight
+from sparkctl.core.health.memory import PageCacheDetector, SwapGrowthDetector
+from sparkctl.core.health.sight import NodeSnapshot
 from sparkctl.model.finding import FindingKind, Severity
-from sparkctl.model.memory import Memory
+from sparkctl.model.memory import MemoryReading
 from sparkctl.model.phase import Phase
 from sparkctl.model.units import GIB, MIB
 from tests.unit.core.health.curves import BEGIN, MEMORY, every, instance, run, sight
 
 
-def swap(at: float, used: float) -> Sight:
+def swap(at: float, used: float) -> NodeSnapshot:
     return sight(at, memory=replace(MEMORY, swap_free=MEMORY.swap_total - int(used)))
 
 
 def test_swap_that_grows_for_a_minute_is_told() -> None:
     quiet = every(2, 60, lambda at: swap(at, 0))
     growing = every(2, 140, lambda at: swap(at, (at - 60) * 8 * MIB), begin=62)
-    said = run(SwapGrowing(), [*quiet, *growing])
+    said = run(SwapGrowthDetector(), [*quiet, *growing])
     first = [bool(found) for found in said].index(True)
     assert 100 <= first * 2 <= 122, "each quarter of a minute has to have grown"
     (finding,) = said[-1]
@@ -36,39 +36,39 @@ def test_swap_that_grows_for_a_minute_is_told() -> None:
 
 def test_the_last_quarter_of_swap_makes_it_a_problem() -> None:
     curve = every(2, 90, lambda at: swap(at, 13 * GIB + at * 8 * MIB))
-    assert run(SwapGrowing(), curve)[-1][0].severity is Severity.PROBLEM
+    assert run(SwapGrowthDetector(), curve)[-1][0].severity is Severity.PROBLEM
 
 
 def test_a_load_that_swaps_once_and_stays_is_normal() -> None:
     burst = every(2, 300, lambda at: swap(at, min(2 * GIB, max(0.0, at - 100) * 100 * MIB)))
-    assert not any(run(SwapGrowing(), burst))
+    assert not any(run(SwapGrowthDetector(), burst))
 
 
 @pytest.mark.parametrize("used", [0, 9 * GIB])
 def test_swap_that_stays_or_shrinks_is_no_finding(used: int) -> None:
-    assert not any(run(SwapGrowing(), every(2, 200, lambda at: swap(at, used))))
-    assert not any(run(SwapGrowing(), every(2, 200, lambda at: swap(at, max(0.0, used - at * 20 * MIB)))))
+    assert not any(run(SwapGrowthDetector(), every(2, 200, lambda at: swap(at, used))))
+    assert not any(run(SwapGrowthDetector(), every(2, 200, lambda at: swap(at, max(0.0, used - at * 20 * MIB)))))
 
 
 @given(st.lists(st.integers(0, 16 * GIB), min_size=1, max_size=30))
 def test_less_than_a_minute_is_never_enough(levels: list[int]) -> None:
-    assert not any(run(SwapGrowing(), [swap(at * 2.0, used) for at, used in enumerate(levels)]))
+    assert not any(run(SwapGrowthDetector(), [swap(at * 2.0, used) for at, used in enumerate(levels)]))
 
 
 def test_without_a_reading_of_memory_nothing_is_said_and_a_gap_begins_anew() -> None:
-    detector = SwapGrowing()
+    detector = SwapGrowthDetector()
     assert run(detector, every(2, 80, lambda at: swap(at, at * 8 * MIB)))[-1]
-    assert not detector.judge(sight(82, memory=None))
+    assert not detector.detect(sight(82, memory=None))
     assert not any(run(detector, every(2, 180, lambda at: swap(at, at * 8 * MIB), begin=130)))
 
 
-def loading(at: float, phase: Phase | None, memory: Memory | None = MEMORY) -> Sight:
+def loading(at: float, phase: Phase | None, memory: MemoryReading | None = MEMORY) -> NodeSnapshot:
     return sight(at, memory=memory, instances=(instance(phase),))
 
 
 def test_an_engine_that_loads_into_page_cache_is_told_once_it_lasts() -> None:
     said = run(
-        PageCacheStarving(), [loading(0, Phase.CREATING), *every(2, 20, lambda at: loading(at, Phase.LOADING), 2)]
+        PageCacheDetector(), [loading(0, Phase.CREATING), *every(2, 20, lambda at: loading(at, Phase.LOADING), 2)]
     )
     assert [bool(found) for found in said].index(True) == 6
     (finding,) = said[-1]
@@ -88,9 +88,9 @@ FINE = {
 
 
 @pytest.mark.parametrize(("phase", "memory"), FINE.values(), ids=list(FINE))
-def test_page_cache_is_no_trouble_by_itself(phase: Phase | None, memory: Memory | None) -> None:
-    assert not any(run(PageCacheStarving(), every(2, 60, lambda at: loading(at, phase, memory))))
+def test_page_cache_is_no_trouble_by_itself(phase: Phase | None, memory: MemoryReading | None) -> None:
+    assert not any(run(PageCacheDetector(), every(2, 60, lambda at: loading(at, phase, memory))))
 
 
 def test_nothing_is_said_while_docker_does_not_tell_what_runs() -> None:
-    assert not any(run(PageCacheStarving(), every(2, 60, lambda at: sight(at, memory=MEMORY, instances=None))))
+    assert not any(run(PageCacheDetector(), every(2, 60, lambda at: sight(at, memory=MEMORY, instances=None))))

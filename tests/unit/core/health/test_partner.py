@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.health.partner import left_alone
-from sparkctl.core.health.sight import Sight
-from sparkctl.core.health.watch import between
+from sparkctl.core.health.partner import detect_missing_rank
+from sparkctl.core.health.sight import NodeSnapshot
+from sparkctl.core.health.watch import detect_across_nodes
 from sparkctl.core.store import InstanceView
 from sparkctl.model.container import ContainerState
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.node import NodeName
-from sparkctl.model.per_step import PerStep
+from sparkctl.model.per_step import DecodeStepSpec
 from sparkctl.model.phase import Phase
 from tests.unit.core.health.curves import sight
 
@@ -23,24 +23,24 @@ HERE, THERE = NodeName("spark1"), NodeName("spark2")
 def part(node: NodeName, ranks: int = 2, phase: Phase = Phase.READY, **other: object) -> InstanceView:
     one = InstanceView(
         name="big", node=node, container="big", image="i", state=ContainerState.RUNNING, status="Up", ours=True,
-        memory=None, phase=phase, per_step=PerStep(ranks=ranks),
+        memory=None, phase=phase, per_step=DecodeStepSpec(ranks=ranks),
     )  # fmt: skip
     return replace(one, **other)  # type: ignore[arg-type]
 
 
-def at(node: NodeName, *instances: InstanceView) -> Sight:
+def at(node: NodeName, *instances: InstanceView) -> NodeSnapshot:
     return replace(sight(0), node=node, instances=instances)
 
 
 def test_what_is_left_of_a_model_is_a_problem_where_it_stands() -> None:
-    (found,) = left_alone([at(HERE), at(THERE, part(THERE))])
+    (found,) = detect_missing_rank([at(HERE), at(THERE, part(THERE))])
     assert (found.kind, found.severity, found.node, found.instance) == (
         FindingKind.PARTNER, Severity.PROBLEM, THERE, "big",
     )  # fmt: skip
     assert "of its 2 parts only 1 runs" in found.summary
     assert "sparkctl down big" in (found.remedy or "")
     ended = part(HERE, state=ContainerState.EXITED, phase=Phase.FAILED)
-    assert [one.node for one in left_alone([at(HERE, ended), at(THERE, part(THERE))])] == [THERE]
+    assert [one.node for one in detect_missing_rank([at(HERE, ended), at(THERE, part(THERE))])] == [THERE]
 
 
 @pytest.mark.parametrize(
@@ -57,11 +57,11 @@ def test_what_is_left_of_a_model_is_a_problem_where_it_stands() -> None:
     ],
     ids=["whole", "alone by itself", "loading", "stopping", "foreign", "on Sparks we do not know", "one Spark", "not known"],
 )  # fmt: skip
-def test_nothing_is_gone_that_may_be_there(sights: list[Sight]) -> None:
-    assert not left_alone(sights)
+def test_nothing_is_gone_that_may_be_there(sights: list[NodeSnapshot]) -> None:
+    assert not detect_missing_rank(sights)
 
 
 def test_a_node_that_does_not_answer_may_have_it() -> None:
     sights = [at(HERE), at(THERE, part(THERE))]
-    assert not between(sights), "not all nodes are among them"
-    assert [one.kind for one in between(sights, are_all=True)] == [FindingKind.PARTNER]
+    assert not detect_across_nodes(sights), "not all nodes are among them"
+    assert [one.kind for one in detect_across_nodes(sights, are_all=True)] == [FindingKind.PARTNER]
