@@ -8,6 +8,6 @@ def main() -> None:
     # Importing makes a hundred thousand objects that stay: looking through them again and again is a tenth of a start.
     gc.set_threshold(20_000, 50, 50)
 
-    from sparkctl.cli.app import run_and_exit
+    from sparkctl.cli.main import run_and_exit
 
     run_and_exit()

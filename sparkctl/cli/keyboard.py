@@ -7,7 +7,7 @@ import os
 import sys
 import termios
 
-from sparkctl.cli import narrate
+from sparkctl.cli import stderr
 
 _LONGEST = 4096
 
@@ -26,18 +26,18 @@ async def read_line(prompt: str, *, echo: bool = True) -> str:
             typed.set_result(os.read(keyboard, _LONGEST).decode("utf-8", "replace").rstrip("\r\n"))
 
     before = termios.tcgetattr(keyboard)
-    narrate.pause_live_line(True)
+    stderr.pause_live_line(True)
     try:
         if not echo:
             silent = termios.tcgetattr(keyboard)
             silent[3] &= ~termios.ECHO
             termios.tcsetattr(keyboard, termios.TCSAFLUSH, silent)
-        narrate.print_prompt(prompt)
+        stderr.print_prompt(prompt)
         loop.add_reader(keyboard, take)
         return await typed
     finally:
         loop.remove_reader(keyboard)
         termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
         if not echo or not typed.done():
-            narrate.print_message()
-        narrate.pause_live_line(False)
+            stderr.print_message()
+        stderr.pause_live_line(False)

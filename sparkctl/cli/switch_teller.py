@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import sys
 
-from sparkctl.cli import narrate, output
-from sparkctl.cli.style import colour_text, is_ascii_only
-from sparkctl.cli.tellers import TextPrinter
+from sparkctl.cli import stderr, stdout
+from sparkctl.cli.event_printers import TextPrinter
+from sparkctl.cli.terminal_style import colour_text, is_ascii_only
 from sparkctl.model.events import Event, SwitchPlanned, SwitchStepped
 from sparkctl.model.phase import Phase
-from sparkctl.model.switch import SwitchStep
-from sparkctl.model.text import sanitize_line
-from sparkctl.present.spans import plain_text, to_ascii_row
-from sparkctl.present.switch_rows import format_switch_plan
-from sparkctl.present.switch_words import describe_switch_step
-from sparkctl.present.symbols import state_symbol
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.switch_plan import SwitchStep
+from sparkctl.views.switch_rows import format_switch_plan
+from sparkctl.views.switch_words import describe_switch_step
+from sparkctl.views.text.state_symbols import state_symbol
+from sparkctl.views.text.styled_text import plain_text, to_ascii_row
 
 _MARKS = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)
 
@@ -35,12 +35,12 @@ class SwitchPrinter(TextPrinter):
             return super().print_event(event)
         self._stops = event.plan.stops
         plain = is_ascii_only(sys.stdout if self._plan_only else sys.stderr)
-        rows = format_switch_plan(event.plan, output.width() or 80, plain)
+        rows = format_switch_plan(event.plan, stdout.width() or 80, plain)
         lines = [plain_text(to_ascii_row(one) if plain else one).rstrip() for one in rows]
         if self._plan_only:
-            return output.print_lines(lines)
+            return stdout.print_lines(lines)
         for line in lines:
-            narrate.print_message(line)
+            stderr.print_message(line)
         return None
 
     def _print_step(self, event: SwitchStepped) -> None:
@@ -49,7 +49,7 @@ class SwitchPrinter(TextPrinter):
         self._phase = None
         if event.proof is None:
             words = sanitize_line(describe_switch_step(event.step, event.instance, event.stops or self._stops))
-            narrate.print_message(f"{colour_text('--' if self.ascii else '──', 'dim', self.colour)} {words}")
+            stderr.print_message(f"{colour_text('--' if self.ascii else '──', 'dim', self.colour)} {words}")
         elif event.step not in _MARKS:
             mark = colour_text(state_symbol(Phase.READY, self.ascii), "good", self.colour)
-            narrate.print_message(f"   {mark} {sanitize_line(event.proof)}", 5)
+            stderr.print_message(f"   {mark} {sanitize_line(event.proof)}", 5)

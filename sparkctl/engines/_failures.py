@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from sparkctl.engines._failures_memory import HOST_MEMORY_FAILURES, cuda_memory_rules
-from sparkctl.engines._failures_model import MODEL_FILE_FAILURES
 from sparkctl.engines._failures_node import NODE_FAILURES
 from sparkctl.engines._failures_program import ARGUMENT_FAILURES, CRASH_FAILURES
 from sparkctl.engines._failures_ranks import RANK_FAILURES
-from sparkctl.engines._vocabulary import EXCEPTION_PREFIX
+from sparkctl.engines.common_failures import MODEL_FILE_FAILURES
+from sparkctl.engines.log_rules import EXCEPTION_PREFIX
 
-__all__ = ["COMMON_FAILURES", "CRASH_FAILURES", "EXCEPTION_PREFIX", "COMMON_CAUSES", "cuda_memory_rules"]
+__all__ = ["COMMON_CAUSES", "COMMON_FAILURES", "CRASH_FAILURES", "EXCEPTION_PREFIX", "cuda_memory_rules"]
 
 # What names its cause; and after that, what only says that something went wrong.
 COMMON_CAUSES = HOST_MEMORY_FAILURES + MODEL_FILE_FAILURES + NODE_FAILURES + RANK_FAILURES + ARGUMENT_FAILURES

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sparkctl.engines._vocabulary import EXCEPTION_PREFIX, FailureRule, failure_rule
 from sparkctl.engines.base import FailureWeight
+from sparkctl.engines.log_rules import EXCEPTION_PREFIX, FailureRule, failure_rule
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
 CUDA_OUT_OF_MEMORY_TEXT = "CUDA ran out of memory."

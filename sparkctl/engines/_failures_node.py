@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sparkctl.engines._vocabulary import EXCEPTION_PREFIX, failure_rule
 from sparkctl.engines.base import FailureWeight
+from sparkctl.engines.log_rules import EXCEPTION_PREFIX, failure_rule
 from sparkctl.model.verdict import FailureCause
 
 _DOCKER = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sparkctl.engines._vocabulary import EXCEPTION_PREFIX, failure_rule
 from sparkctl.engines.base import FailureWeight
+from sparkctl.engines.log_rules import EXCEPTION_PREFIX, failure_rule
 from sparkctl.model.verdict import FailureCause
 
 _CHECK_OTHER_NODE = "Look at the log of the other node and at the link between the two."

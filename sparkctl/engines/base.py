@@ -13,10 +13,10 @@ from enum import IntEnum
 from typing import Protocol
 
 from sparkctl.model.engine_facts import EngineFact, EngineFactName
-from sparkctl.model.metrics import EngineMetrics, StatsLine
+from sparkctl.model.engine_metrics import EngineMetrics, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
-from sparkctl.model.text import truncate_text
+from sparkctl.model.sanitize import truncate_text
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
 

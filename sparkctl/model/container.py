@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sparkctl.model.plan import ContainerLabel
+from sparkctl.model.launch_plan import ContainerLabel
 
 
 class ContainerState(StrEnum):

@@ -1,31 +1,13 @@
-"""Where a model is reached, and by what name."""
+"""Where people reach an instance."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from sparkctl.model.node import NodeName
+from sparkctl.model.node import Node
 
 
-@dataclass(frozen=True, slots=True)
-class ServedModel:
-    """``context``: tokens of one request, prompt and answer together; None where the engine does not say."""
-
-    name: str
-    context: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ServedEndpoint:
-    """An instance that answers requests now. ``url`` is what OpenAI's clients call a base URL; it ends with ``/v1``.
-
-    ``models`` is empty where it wants a key that nobody here knows; ``needs_key``: it refuses whoever has none.
-    """
-
-    node: NodeName
-    instance: str
-    url: str
-    models: tuple[ServedModel, ...]
-    needs_key: bool = False
-    ours: bool = True
-    engine: str | None = None
+def format_endpoint_url(node: Node, port: int | None) -> str | None:
+    """Return ``http://HOST:PORT`` as the operator reaches it, None without a port."""
+    if port is None:
+        return None
+    host = "127.0.0.1" if node.is_local else node.host.rpartition("@")[2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sparkctl.model.engine_facts import EngineFact
+from sparkctl.model.engine_metrics import EngineMeter
 from sparkctl.model.finding import Finding, FindingEvidence, Severity
-from sparkctl.model.fit import MemoryFit
-from sparkctl.model.guard import GuardAction, GuardCoverage
+from sparkctl.model.guard_state import GuardAction, GuardCoverage
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.log import LogLine
-from sparkctl.model.memory import MemoryReading
-from sparkctl.model.metrics import EngineMeter
+from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.log_line import LogLine
+from sparkctl.model.memory_fit import MemoryFit
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
-from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.sample import Sample
-from sparkctl.model.switch import SwitchJournalStatus, SwitchPlan, SwitchStep
+from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchPlan, SwitchStep
 from sparkctl.model.verdict import Verdict
 
 

@@ -1,33 +1,75 @@
-"""What is known of one decode step of an instance: written into its label when it is planned, read by whoever looks."""
+"""The label that says what a decode step reads: made from a profile, and read back with doubt.
+
+Anybody on a node can set labels, so what does not make sense there is not known, field by field.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, fields
+
+from sparkctl.engines.base import DecodingSettings
+from sparkctl.model.decode_step import DecodeStepSpec, RoutedExperts
+from sparkctl.model.profile import ModelSpec
+
+_LARGEST = 1 << 50  # bytes or parameters: more than any model has
+_MOST = 100_000  # of what is counted in pieces: experts, drafts, ranks
+_PIECES = ("draft_passes", "draft_tokens", "ranks")
 
 
-@dataclass(frozen=True, slots=True)
-class RoutedExperts:
-    """``weights``: bytes of all ``count`` routed experts together, every layer; ``per_token``: how many a token chooses."""
+def build_decode_step_spec(model: ModelSpec, decoding: DecodingSettings) -> DecodeStepSpec:
+    """Return what a profile's ``model`` and the engine's flags tell of a step."""
+    return DecodeStepSpec(
+        weights=model.weights,
+        parameters=model.parameters,
+        active_parameters=model.active_parameters,
+        experts=model.experts,
+        draft_weights=model.draft_weights,
+        draft_passes=decoding.draft_passes,
+        draft_tokens=decoding.draft_tokens,
+        kv_per_token=model.kv_per_token,
+        ranks=decoding.ranks,
+    )
 
-    weights: int
-    count: int
-    per_token: int
+
+def encode_label(facts: DecodeStepSpec) -> str | None:
+    """Return the label's text, None where there is nothing to tell."""
+    if facts == DecodeStepSpec():
+        return None
+    known = {name: value for name, value in asdict(facts).items() if value is not None}
+    if facts.ranks == 1:
+        del known["ranks"]
+    return json.dumps(known, separators=(",", ":"))
 
 
-@dataclass(frozen=True, slots=True)
-class DecodeStepSpec:
-    """Bytes and counts of the whole model, as the profile and the engine's flags have them; None is "not known".
+def decode_label(text: str | None) -> DecodeStepSpec | None:
+    """Return what a label says, None for what is no such label."""
+    try:
+        said = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(said, dict):
+        return None
+    found: dict[str, int | None] = {}
+    for name in (field.name for field in fields(DecodeStepSpec) if field.name not in ("experts", "ranks")):
+        found[name] = _whole(said.get(name), 0 if name in _PIECES else 1, _MOST if name in _PIECES else _LARGEST)
+    ranks = _whole(said.get("ranks", 1), 1, _MOST)
+    if ranks is None:
+        return None  # every figure would be wrong by an unknown factor
+    return DecodeStepSpec(**found, experts=_experts(said.get("experts"), found["weights"]), ranks=ranks)
 
-    ``draft_tokens`` are drafted per step and request, beside the bonus token; ``draft_passes`` is how often a step runs
-    the draft model. ``ranks`` share the model: tensor parallel x pipeline parallel size.
-    """
 
-    weights: int | None = None
-    parameters: int | None = None
-    active_parameters: int | None = None
-    experts: RoutedExperts | None = None
-    draft_weights: int | None = None
-    draft_passes: int | None = None
-    draft_tokens: int | None = None
-    kv_per_token: int | None = None
-    ranks: int = 1
+def _experts(said: object, weights: int | None) -> RoutedExperts | None:
+    if not isinstance(said, dict):
+        return None
+    count = _whole(said.get("count"), 1, _MOST)
+    per_token = _whole(said.get("per_token"), 1, count or 0)
+    routed = _whole(said.get("weights"), 1, weights or _LARGEST)
+    if count is None or per_token is None or routed is None:
+        return None
+    return RoutedExperts(routed, count, per_token)
+
+
+def _whole(value: object, least: int, most: int) -> int | None:
+    known = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+    return value if known and isinstance(value, int) else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sparkctl.model.per_step import RoutedExperts
-from sparkctl.model.plan import GuardRule, PhaseTimeouts
+from sparkctl.model.decode_step import RoutedExperts
+from sparkctl.model.launch_plan import GuardRule, PhaseTimeouts
 
 
 @dataclass(frozen=True, slots=True)

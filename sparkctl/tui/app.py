@@ -16,30 +16,30 @@ from textual import events
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from sparkctl.core.actions import ACTIONS, Action, ActionContext, ActionId, list_enabled_actions, parse_key
-from sparkctl.core.together import cancel_and_wait
+from sparkctl.commands.actions import ACTIONS, Action, ActionContext, ActionId, list_enabled_actions, parse_key
+from sparkctl.concurrency import cancel_and_wait
 from sparkctl.errors import SparkctlError
-from sparkctl.tui import screens
+from sparkctl.tui.command_dispatcher import CommandDispatcher
 from sparkctl.tui.config_watch import reload_config
-from sparkctl.tui.deeds import GlobalActions
-from sparkctl.tui.keyboard import KeyQueue
+from sparkctl.tui.global_actions import GlobalActions
+from sparkctl.tui.key_queue import KeyQueue
 from sparkctl.tui.layout import CSS
-from sparkctl.tui.orders import CommandDispatcher
-from sparkctl.tui.overview import OverviewScreen
-from sparkctl.tui.screen import PanelScreen, build_bindings
-from sparkctl.tui.selection import NodeSelection
-from sparkctl.tui.setup import PanelOptions
-from sparkctl.tui.speech import ToastApp
-from sparkctl.tui.terminal import StdoutDriver, freeze_gc, trim_render_caches
-from sparkctl.tui.tones import DARK, LIGHT, build_theme_styles
+from sparkctl.tui.node_selection import NodeSelection
+from sparkctl.tui.panel_options import PanelOptions
+from sparkctl.tui.screens import registry
+from sparkctl.tui.screens.base import PanelScreen, build_bindings
+from sparkctl.tui.screens.overview_screen import OverviewScreen
+from sparkctl.tui.terminal_driver import StdoutDriver, freeze_gc, trim_render_caches
+from sparkctl.tui.theme import DARK, LIGHT, build_theme_styles
+from sparkctl.tui.toasts import ToastApp
 
 if TYPE_CHECKING:
-    from sparkctl.core.config import Config
-    from sparkctl.core.switch_course import SwitchProgress
+    from sparkctl.config import Config
     from sparkctl.model.node import Node, NodeName
-    from sparkctl.present.overview import OverviewScreenModel
-    from sparkctl.present.wrong import NodeProblems
-    from sparkctl.tui.room import PanelController
+    from sparkctl.monitor.switch_progress import SwitchProgress
+    from sparkctl.tui.controller import PanelController
+    from sparkctl.views.overview.overview_view import OverviewScreenModel
+    from sparkctl.views.wrong import NodeProblems
 
 _TICK = 1.0  # seconds
 _PATIENCE = 2.0  # seconds for what goes on beside the keys to end
@@ -97,7 +97,7 @@ class PanelApp(ToastApp):
     def actions(self) -> tuple[Action, ...]:
         """The actions of this panel, with the operator's keys."""
         return list_enabled_actions(
-            ActionContext(readonly=self.setup.readonly, screens=screens.AVAILABLE_SCREENS), self.setup.keys
+            ActionContext(readonly=self.setup.readonly, screens=registry.AVAILABLE_SCREENS), self.setup.keys
         )
 
     def now(self) -> float:
@@ -138,7 +138,7 @@ class PanelApp(ToastApp):
         views = () if self._room is None else self._room.views(names)
         now = ActionContext(
             names, views, self.node, self._instance(), self.setup.readonly, self.setup.recording is not None,
-            screens.AVAILABLE_SCREENS, switch_left=None if self._room is None else self._room.switch_left,
+            registry.AVAILABLE_SCREENS, switch_left=None if self._room is None else self._room.switch_left,
             journal=None if self._room is None else self._room.journals.abandoned_journal, own=self._own_switch,
         )  # fmt: skip
         now = now if self.front is None else self.front.selected(now)
@@ -212,7 +212,7 @@ class PanelApp(ToastApp):
 
     async def _open(self) -> None:
         """Load what asks nodes, beside the loop so that keys are answered meanwhile, and begin."""
-        room = await asyncio.to_thread(importlib.import_module, "sparkctl.tui.room")
+        room = await asyncio.to_thread(importlib.import_module, "sparkctl.tui.controller")
         self._room = room.Room(self)
         self._room.begin(self._sparks)
         self.room_made.set()
@@ -275,7 +275,7 @@ class PanelApp(ToastApp):
         if (course := self._own_switch) is None:
             self.leave()
         else:
-            from sparkctl.tui.interrupting import confirm_leave
+            from sparkctl.tui.dialogs.interrupting import confirm_leave
 
             confirm_leave(self, course)
 
@@ -381,7 +381,7 @@ class PanelApp(ToastApp):
         places = [screen.SCREEN_ID if isinstance(screen, PanelScreen) else None for screen in self.screen_stack]
         if name not in places:
             self.keyboard.hold_until_mounted(
-                self.push_screen(screens.create_screen(name, now or self.build_action_context()))
+                self.push_screen(registry.create_screen(name, now or self.build_action_context()))
             )
             return
         for _ in places[places.index(name) + 1 :]:

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparkctl.core.actions import ActionId
-from sparkctl.core.shell_words import build_container_shell_command, build_ssh_command
+from sparkctl.commands.actions import ActionId
 from sparkctl.errors import DockerError, InvalidInput, NodeError
+from sparkctl.tui.shell_words import build_container_shell_command, build_ssh_command
 
 if TYPE_CHECKING:
     from sparkctl.model.node import Node
+    from sparkctl.monitor.recording_player import RecordingPlayer
     from sparkctl.tui.app import PanelApp
-    from sparkctl.tui.player import RecordingPlayer
 
 RATES = (0.5, 1.0, 2.0, 5.0, 10.0)  # seconds between two samples; the probe's own cost was measured at 1 Hz
 NEAR, FAR = 10.0, 60.0  # seconds of a recording
@@ -28,7 +28,7 @@ _NOT_RUN = (126, 127)  # what `docker exec` ends with where there is nothing to 
 
 def edit_selected_profile(panel: PanelApp, field: str | None = None) -> None:
     """Open the profile of the selected instance in the editor, at a field where one is to blame."""
-    from sparkctl.tui.edit_profile import edit_profile
+    from sparkctl.tui.profile_editor import edit_profile
 
     one = panel.build_action_context().selected
     if one is not None and one.profile is not None:
@@ -52,7 +52,7 @@ def open_node_shell(panel: PanelApp) -> None:
 
 async def _open_shell(panel: PanelApp, node: Node) -> None:
     """ssh says on stderr what is wrong with the connection, and that would be painted over: it is said again."""
-    from sparkctl.tui.outside import run_external_program
+    from sparkctl.tui.external_program import run_external_program
 
     words = build_ssh_command(node, os.environ)
     try:
@@ -76,7 +76,7 @@ def open_container_shell(panel: PanelApp) -> None:
 
 async def _open_shell_inside(panel: PanelApp, node: Node, container: str) -> None:
     """The end of a shell is that of its last command: only where none was opened is it said."""
-    from sparkctl.tui.outside import run_external_program
+    from sparkctl.tui.external_program import run_external_program
 
     try:
         status, said = await run_external_program(
@@ -99,9 +99,9 @@ def show_launch_plan(panel: PanelApp) -> None:
 
 
 async def _show_plan(panel: PanelApp) -> None:
-    from sparkctl.operations.starting.launched import read_container_launch
-    from sparkctl.present.instance_parts import render_launched_plan
-    from sparkctl.tui.dialogs import TextDialog
+    from sparkctl.commands.start.launched import read_container_launch
+    from sparkctl.tui.dialogs.base import TextDialog
+    from sparkctl.views.instance_rows import render_launched_plan
 
     one, room = panel.build_action_context().selected, panel.room
     node = None if one is None or room is None else room.supervisor.node(one.node)
@@ -161,7 +161,7 @@ def decrease_sample_rate(panel: PanelApp) -> None:
 
 
 def set_sample_interval(panel: PanelApp, every: float | None) -> None:
-    from sparkctl.core.sampler import LOADING_INTERVAL
+    from sparkctl.monitor.sampler import LOADING_INTERVAL
 
     if panel.room is None:
         return

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from sparkctl.core.live import Store, Topic, TopicKind
 from sparkctl.model.events import (
     CommandEnded,
     ContainersListed,
@@ -19,8 +18,14 @@ from sparkctl.model.events import (
 )
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.present.happened import EventLogEntry, describe_container_changes, describe_event, describe_refusal
-from sparkctl.present.overview import RecentLogLine
+from sparkctl.monitor.store import Store, Topic, TopicKind
+from sparkctl.views.overview.event_log_view import (
+    EventLogEntry,
+    describe_container_changes,
+    describe_event,
+    describe_refusal,
+)
+from sparkctl.views.overview.overview_view import RecentLogLine
 
 AT_MOST = 0.2  # seconds between two paintings
 AT_REST = 0.5  # while nothing but figures moves

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkctl.errors import InvalidInput
-from sparkctl.tui.outside import run_external_program
+from sparkctl.tui.external_program import run_external_program
 
 if TYPE_CHECKING:
     from sparkctl.tui.app import PanelApp

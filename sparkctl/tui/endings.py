@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sparkctl.core.actions import DOCTOR, SWITCH
+from sparkctl.commands.actions import DOCTOR, SWITCH
 from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.node import NodeName
-from sparkctl.model.switch import SwitchStep
-from sparkctl.present.farewell import describe_running_instances, describe_stopped_models
-from sparkctl.present.plan_text import format_launch_plan
-from sparkctl.present.results import describe_command_result, render_refused_start
-from sparkctl.present.spans import TextRow, TextStyle, make_row, sanitized
-from sparkctl.tui.dialogs import TextDialog, wrap_paragraph
+from sparkctl.model.switch_plan import SwitchStep
+from sparkctl.tui.dialogs.base import TextDialog, wrap_paragraph
+from sparkctl.views.command_result_view import describe_command_result, render_refused_start
+from sparkctl.views.farewell import describe_running_instances, describe_stopped_models
+from sparkctl.views.profiles.launch_plan_view import format_launch_plan
+from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitized
 
 if TYPE_CHECKING:
     from sparkctl.tui.app import PanelApp
-    from sparkctl.tui.jobs import Job
-    from sparkctl.tui.room import PanelController
+    from sparkctl.tui.controller import PanelController
+    from sparkctl.tui.job_runner import Job
 
 _SWITCHING = ("switch", "resume", "abort")  # their screen tells how they end
 _WIDEST = 96

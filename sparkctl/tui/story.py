@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sparkctl.present.spans import TextStyle
-from sparkctl.tui.setup import DemoStep
+from sparkctl.tui.panel_options import DemoStep
+from sparkctl.views.text.styled_text import TextStyle
 
 if TYPE_CHECKING:
-    from sparkctl.tui.room import PanelController
+    from sparkctl.tui.controller import PanelController
 
 _LOOK = 1.0  # seconds between two looks whether a verb is over
 _HANDS_OFF = 5.0  # of our seconds after a key: whoever presses one may be about to do something

@@ -11,16 +11,16 @@ import json
 import sys
 import time
 
-from sparkctl.core.config import find_node, load_config
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.paths import state_dir
-from sparkctl.model.ask import NonInteractivePrompter
+from sparkctl.commands.event_stream import CommandContext
+from sparkctl.commands.show_log import ShowLog, show_log
+from sparkctl.config import find_node, load_config
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import LogArrived
 from sparkctl.model.node import Node
-from sparkctl.operations.logs import ShowLog, show_log
-from sparkctl.operations.stream import CommandContext
-from sparkctl.wire.logs import ContainerLogStream
-from sparkctl.wire.open import open_connection
+from sparkctl.model.questions import NonInteractivePrompter
+from sparkctl.paths import state_dir
+from sparkctl.transport.docker.log_stream import ContainerLogStream
+from sparkctl.transport.open_connection import open_connection
 
 
 async def count(node: Node, container: str) -> dict[str, object]:

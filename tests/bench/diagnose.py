@@ -8,8 +8,8 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 
-from sparkctl.core.diagnosing import LogDiagnoser
-from sparkctl.core.logfile import BLOCK, ByteSource, read_line_blocks
+from sparkctl.logs.diagnosis import LogDiagnoser
+from sparkctl.logs.log_file import BLOCK, ByteSource, read_line_blocks
 from tests.bench.figures import Goal, LoadMeter, Report, Series, interleaved
 
 ROUNDS, LINES, STREAM = 7, 200_000, 2 << 30  # bytes

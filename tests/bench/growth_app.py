@@ -16,16 +16,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from sparkctl.core.config import load_config
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.recording import read_recording
-from sparkctl.model.ask import Prompter
+from sparkctl.commands.context import CommandContext
+from sparkctl.config import load_config
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import Event, SampleArrived
 from sparkctl.model.phase import Phase
+from sparkctl.model.questions import Prompter
+from sparkctl.monitor.event_recording import read_recording
 from sparkctl.tui.app import PanelApp
-from sparkctl.tui.logs import LogScreen
-from sparkctl.tui.setup import PanelOptions
+from sparkctl.tui.panel_options import PanelOptions
+from sparkctl.tui.screens.log_screen import LogScreen
 
 EVERY = 0.1
 SPEED = 80.0

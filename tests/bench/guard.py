@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from sparkctl.model.guard import GuardProcess
+from sparkctl.model.guard_state import GuardProcess
 from sparkctl.model.units import KIB, MIB
-from sparkctl.probe import travel
-from sparkctl.probe.decode_guard import decode_guard_start
+from sparkctl.node import bootstrap
+from sparkctl.node.guard_decoder import decode_guard_start
 from tests.bench.bed import Bed, open_bed
 from tests.bench.figures import Goal, LoadMeter, Report, Series, quantile
 from tests.lab.bed import cgroups
@@ -51,7 +51,7 @@ class _Guard:
     """sparkctl's own, started over SSH as sparkctl does it; it ends by itself when it has had nothing to do."""
 
     def __init__(self, bed: Bed, node: LabNode) -> None:
-        start = travel.guard_program(nvml=b"", options=["--linger", "30"])
+        start = bootstrap.guard_program(nvml=b"", options=["--linger", "30"])
         command = [*bed.ssh(node.name), shlex.join(start.argv)]
         done = subprocess.run(command, input=start.stdin, capture_output=True, env=CLEAN_ENV, timeout=30, check=False)
         said = decode_guard_start(done.stdout)

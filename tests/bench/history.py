@@ -8,13 +8,13 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from sparkctl.core.clock import SystemClock
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.paths import shipped_profiles_dir
-from sparkctl.core.profile_masked import find_profile_secrets, render_redacted_yaml
-from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.model.history import NodeResult, OperationKind
+from sparkctl.clock import SystemClock
+from sparkctl.history.model import NodeResult, OperationKind
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.node import NodeName
+from sparkctl.paths import shipped_profiles_dir
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.profiles.redaction import find_profile_secrets, render_redacted_yaml
 from tests.bench.figures import Goal, LoadMeter, Report, Series, interleaved
 
 ROUNDS = 21

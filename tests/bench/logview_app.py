@@ -25,14 +25,14 @@ from textual.screen import Screen
 from textual.widgets import Label, Log
 
 from sparkctl import engines
-from sparkctl.core.logbook import LogBuffer
-from sparkctl.core.logmarks import LineClassifier
-from sparkctl.model.log import LogLine
-from sparkctl.tui.keyboard import KeyQueue
-from sparkctl.tui.log_feed import AT_ONCE, WAIT
-from sparkctl.tui.log_pane import LogPane
-from sparkctl.tui.screen import StaticFocusScreen
-from sparkctl.tui.terminal import StdoutDriver, freeze_gc
+from sparkctl.logs.buffer import LogBuffer
+from sparkctl.logs.line_classifier import LineClassifier
+from sparkctl.logs.log_subscription import AT_ONCE, WAIT
+from sparkctl.model.log_line import LogLine
+from sparkctl.tui.key_queue import KeyQueue
+from sparkctl.tui.log_viewer.log_pane import LogPane
+from sparkctl.tui.screens.base import StaticFocusScreen
+from sparkctl.tui.terminal_driver import StdoutDriver, freeze_gc
 
 SAMPLES = (
     "(EngineCore_DP0 pid=152) INFO 11-20 15:59:12 [loggers.py:248] Engine 000: Avg prompt throughput: 11.1 tokens/s, "

@@ -27,7 +27,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkctl.core.sampler import INTERACTIVE_INTERVAL
+from sparkctl.monitor.sampler import INTERACTIVE_INTERVAL
 from sparkctl.tui.at_hand import RATES
 from tests.bench import probe
 from tests.bench.figures import Goal, LoadMeter, Report, Series, interleaved

@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkctl.probe import agent, travel
+from sparkctl.node import agent, bootstrap
 from tests.bench.crowd import crowd
 from tests.bench.figures import Goal, LoadMeter, Report, Series
 from tests.unit.probe.running import nvml_stub
@@ -134,7 +134,7 @@ def _memory(pids: list[int]) -> dict[str, float]:
 def _probe(env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """The probe under the Python that a node would have, fed as sparkctl feeds it."""
     python = next((path for path in ("/usr/bin/python3",) if Path(path).exists()), sys.executable)
-    start = travel.agent_program(1.0, ["/"], python=python)
+    start = bootstrap.agent_program(1.0, ["/"], python=python)
     with subprocess.Popen(start.argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
         assert process.stdin is not None
         process.stdin.write(start.stdin)
@@ -143,7 +143,7 @@ def _probe(env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
 
         def feed() -> None:
             assert process.stdin is not None
-            while not over.wait(travel.KEEPALIVE_SECONDS / 4):
+            while not over.wait(bootstrap.KEEPALIVE_SECONDS / 4):
                 with suppress(OSError):
                     process.stdin.write(b"\n")
                     process.stdin.flush()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.actions import LOGS
-from sparkctl.tui.screens import AVAILABLE_SCREENS
+from sparkctl.commands.actions import LOGS
+from sparkctl.tui.screens.registry import AVAILABLE_SCREENS
 from tests.lab.bed.node import LabNode
 from tests.lab.command import Sparkctl
 from tests.lab.outcomes import containers, inspect

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.sampler import NodeSampler
-from sparkctl.core.session import Session
 from sparkctl.model.events import NodeStateChanged, SampleArrived
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.sample import Sample
+from sparkctl.monitor.sampler import NodeSampler
+from sparkctl.transport.session import Session
 from tests.lab.bed import cgroups
 from tests.lab.bed.lab import KEYS, known_hosts
 from tests.lab.bed.names import CGROUP, USER

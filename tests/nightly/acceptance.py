@@ -31,10 +31,10 @@ from pathlib import Path
 from statistics import median_low
 
 from sparkctl import engines
-from sparkctl.core.own_questions import mark_request_path
-from sparkctl.core.window import MetricsWindow
-from sparkctl.engines.lines import LinePreparer
-from sparkctl.model.metrics import EngineMeter, EngineMetrics, StatsLine, StatsLineKind
+from sparkctl.engines.line_preparer import LinePreparer
+from sparkctl.logs.own_requests import mark_request_path
+from sparkctl.model.engine_metrics import EngineMeter, EngineMetrics, StatsLine, StatsLineKind
+from sparkctl.monitor.metrics_window import MetricsWindow
 
 TOLERANCE = 0.02
 FEWEST = 3  # stretches, or it proves nothing

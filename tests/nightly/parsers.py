@@ -15,12 +15,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from sparkctl.core import catalogues
-from sparkctl.engines.lint import check_flags_by_catalogue
-from sparkctl.engines.lint.given import ProfileFlag
-from sparkctl.engines.lint.held import LintContext
-from sparkctl.model.flags import EngineFlag, FlagArity, FlagCatalogue
-from sparkctl.model.lint import LintSeverity
+from sparkctl.engines import flag_catalogue
+from sparkctl.engines.flag_check import check_flags_by_catalogue
+from sparkctl.engines.flags.model import EngineFlag, FlagArity, FlagCatalogue
+from sparkctl.engines.held import LintContext
+from sparkctl.engines.lint.model import LintSeverity
+from sparkctl.engines.profile_flags import ProfileFlag
 
 _MISSED = 0.01
 _WORDS = (
@@ -79,7 +79,7 @@ def main() -> int:
     asked.add_argument("--lines", type=int, default=3000)
     asked.add_argument("--seed", type=int, default=0)
     options = asked.parse_args()
-    catalogue = _as_parsed(catalogues.load_catalogue(options.engine, options.version))
+    catalogue = _as_parsed(flag_catalogue.load_catalogue(options.engine, options.version))
     chance = random.Random(options.seed)
     lines = [_line(catalogue, chance) for _ in range(options.lines)]
     needed = ["--model-path", "/m"] if options.engine == "sglang" else ["/m"]

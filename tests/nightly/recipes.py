@@ -24,8 +24,8 @@ from typing import Any
 import yaml
 
 from sparkctl import engines
+from sparkctl.commands.import_profile import ImportedProfile, ImportProfile, import_from_source
 from sparkctl.errors import SparkctlError
-from sparkctl.operations.profile_import import ImportedProfile, ImportProfile, import_from_source
 
 _SHORT = {"-tp": "--tensor-parallel-size", "-pp": "--pipeline-parallel-size", "-dp": "--data-parallel-size",
           "-dcp": "--decode-context-parallel-size", "-q": "--quantization", "-pcp": "--prefill-context-parallel-size"}  # fmt: skip

@@ -18,17 +18,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sparkctl.cli.commands import CommandLineParser
-from sparkctl.core.config import load_config
-from sparkctl.core.context import CommandContext, InterruptSignal
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.recording import EventRecorder
+from sparkctl.cli.command_line_parser import CommandLineParser
+from sparkctl.commands.context import CommandContext, InterruptSignal
+from sparkctl.commands.show_log import ShowLog, show_log
+from sparkctl.config import load_config
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Event, LogArrived, NodeStateChanged, PhaseChanged
 from sparkctl.model.node import NodeState
-from sparkctl.operations.following.follow import NodeMonitor
-from sparkctl.operations.logs import ShowLog, show_log
-from sparkctl.sim import SimClock, SimulatedSparks
-from sparkctl.sim.sparks import DEMO_SPEED
+from sparkctl.monitor.event_recording import EventRecorder
+from sparkctl.monitor.node_monitor import NodeMonitor
+from sparkctl.simulator import SimClock, SimulatedSparks
+from sparkctl.simulator.simulated_sparks import DEMO_SPEED
 from tests.shots.stage import RECORDINGS
 
 FASTER = 20.0

@@ -14,16 +14,16 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from sparkctl.core.actions import DOCTOR, INSTANCE, LOGS, PROFILES, SWITCH
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.recording import read_recording
-from sparkctl.model.ask import Prompter
+from sparkctl.commands.actions import DOCTOR, INSTANCE, LOGS, PROFILES, SWITCH
+from sparkctl.commands.context import CommandContext
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Event, PhaseChanged
 from sparkctl.model.phase import Phase
-from sparkctl.tui import screens
+from sparkctl.model.questions import Prompter
+from sparkctl.monitor.event_recording import read_recording
 from sparkctl.tui.app import PanelApp
-from sparkctl.tui.setup import PanelOptions
+from sparkctl.tui.panel_options import PanelOptions
+from sparkctl.tui.screens import registry
 
 RECORDINGS = Path(__file__).with_name("recordings")
 PATIENCE = 30.0  # seconds
@@ -67,7 +67,7 @@ SCENES: dict[str, Scene] = {
 
 def there_are() -> dict[str, Scene]:
     """Return the scenes whose screens exist."""
-    return {name: scene for name, scene in SCENES.items() if scene.place in (None, *screens.AVAILABLE_SCREENS)}
+    return {name: scene for name, scene in SCENES.items() if scene.place in (None, *registry.AVAILABLE_SCREENS)}
 
 
 class Frozen:

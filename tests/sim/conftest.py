@@ -9,7 +9,7 @@ import asyncssh
 import docker
 import pytest
 
-from sparkctl.sim import SimulatedSparks
+from sparkctl.simulator import SimulatedSparks
 from tests.sim import clients
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
+from sparkctl.commands.context import CommandContext
 from sparkctl.errors import ConnectionLost, NodeError
-from sparkctl.model.ask import NonInteractivePrompter
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.operations.status import read_node_statuses
-from sparkctl.sim import SimulatedSparks
-from sparkctl.wire.ssh import SshConnection
-from sparkctl.wire.sshconnect import LoginTimeouts
+from sparkctl.model.questions import NonInteractivePrompter
+from sparkctl.monitor.node_status import read_node_statuses
+from sparkctl.simulator import SimulatedSparks
+from sparkctl.transport.ssh.login import LoginTimeouts
+from sparkctl.transport.ssh.ssh_connection import SshConnection
 from tests.sim import clients
 
 LIMITS = LoginTimeouts(connect=10.0, login=10.0)

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.model.ask import NonInteractivePrompter
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.doctor_bundle import collect_support_bundle
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.node import Node, NodeName
-from sparkctl.operations.collect import collect_support_bundle
-from sparkctl.sim import SimulatedSparks
+from sparkctl.model.questions import NonInteractivePrompter
+from sparkctl.simulator import SimulatedSparks
 from tests.sim import clients
 from tests.sim.test_command import demo
 

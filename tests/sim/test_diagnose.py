@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.config import load_config
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.paths import shipped_profiles_dir
-from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.diagnose_log import diagnose_instance
+from sparkctl.commands.inquest import diagnose_exit
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+from sparkctl.config import load_config
 from sparkctl.engines import load_engine
 from sparkctl.errors import InvalidInput
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import FailureCause
-from sparkctl.operations.diagnose import diagnose_instance
-from sparkctl.operations.down import StopInstance, stop_instance
-from sparkctl.operations.following.inquest import diagnose_exit
-from sparkctl.operations.starting.request import StartInstance
-from sparkctl.operations.up import start_instance
-from sparkctl.sim import SimulatedSparks
+from sparkctl.paths import shipped_profiles_dir
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.simulator import SimulatedSparks
 from tests.sim.clients import FAST
 from tests.sim.test_command import demo
 

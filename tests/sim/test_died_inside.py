@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.config import load_config
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.session import Session
+from sparkctl.commands.context import CommandContext
+from sparkctl.config import load_config
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.phase import Phase
-from sparkctl.operations.status import read_node_status
-from sparkctl.sim import SimulatedSparks
+from sparkctl.monitor.node_status import read_node_status
+from sparkctl.simulator import SimulatedSparks
+from sparkctl.transport.session import Session
 from tests.sim.clients import FAST, eventually
 
 HEAD = "(APIServer pid=1) WARNING 11-22 02:08:43 [core_client.py:817] "

@@ -9,7 +9,7 @@ import docker
 import pytest
 from docker.errors import APIError, ImageNotFound, NotFound
 
-from sparkctl.sim import SimNodeOptions, SimulatedSparks
+from sparkctl.simulator import SimNodeOptions, SimulatedSparks
 from tests.sim import clients
 from tests.sim.clients import in_thread
 

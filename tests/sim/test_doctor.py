@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.doctor_checks import check_nodes
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, FindingReported, Severity
-from sparkctl.operations.doctor import check_nodes
-from sparkctl.sim import SimulatedSparks
-from sparkctl.sim.node import SimNodeOptions
+from sparkctl.simulator import SimulatedSparks
+from sparkctl.simulator.sim_node import SimNodeOptions
 from tests.sim import clients
 from tests.sim.test_sampler import node_of
 

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.core.config import load_config
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.paths import shipped_profiles_dir
-from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.session import Session
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.diagnose_log import diagnose_instance
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.config import load_config
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, PhaseChanged
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import FailureCause, Verdict
-from sparkctl.operations.diagnose import diagnose_instance
-from sparkctl.operations.starting.request import StartInstance
-from sparkctl.operations.up import start_instance
-from sparkctl.sim import SimulatedSparks
+from sparkctl.paths import shipped_profiles_dir
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.simulator import SimulatedSparks
+from sparkctl.transport.session import Session
 
 ULIMIT = (
     "(APIServer pid=1) WARNING 11-22 10:00:01 [system_utils.py:265] Found ulimit of 20000 and failed to automatically "

@@ -10,10 +10,10 @@ import docker
 import pytest
 
 from sparkctl import engines
-from sparkctl.engines.lines import LinePreparer
+from sparkctl.engines.line_preparer import LinePreparer
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import FailureCause
-from sparkctl.sim import SimulatedSparks
+from sparkctl.simulator import SimulatedSparks
 from tests.sim import clients
 from tests.sim.clients import in_thread
 

@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.cli.demo_story import seed_start_history
-from sparkctl.cli.tellers import TextPrinter
-from sparkctl.core.config import load_config
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.paths import shipped_profiles_dir
-from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.record import decode_event, encode_event
+from sparkctl.cli.demo_script import seed_start_history
+from sparkctl.cli.event_printers import TextPrinter
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+from sparkctl.config import load_config
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Outcome, PhaseChanged
+from sparkctl.model.json_codec import decode_event, encode_event
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase, PhaseDuration
-from sparkctl.operations.down import StopInstance, stop_instance
-from sparkctl.operations.starting.request import StartInstance
-from sparkctl.operations.up import start_instance
-from sparkctl.sim import SimulatedSparks
+from sparkctl.paths import shipped_profiles_dir
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.simulator import SimulatedSparks
 
 VLLM = "qwen36-vllm"
 

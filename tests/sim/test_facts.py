@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sparkctl.core.live import Store
 from sparkctl.model.engine_facts import EngineFact, EngineFactName
 from sparkctl.model.events import ContainersListed, FactsLearned
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.node import NodeName
-from sparkctl.sim import SimulatedSparks
+from sparkctl.monitor.store import Store
+from sparkctl.simulator import SimulatedSparks
 from tests.sim.clients import FAST
 from tests.tui.driving import on, until
 

@@ -11,20 +11,20 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from sparkctl.core.clock import SystemClock
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.session import Session
-from sparkctl.core.store import NodeTelemetryView
+from sparkctl.clock import SystemClock
+from sparkctl.commands.arm_guard import ArmGuard, arm_guard, disarm_guard
+from sparkctl.commands.context import CommandContext
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import Event, GuardStatusChanged
+from sparkctl.model.launch_plan import ContainerLabel, GuardRule, ReadinessRule
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.model.plan import ContainerLabel, GuardRule, ReadinessRule
-from sparkctl.operations.following.follow import NodeMonitor
-from sparkctl.operations.guard import ArmGuard, arm_guard, disarm_guard
-from sparkctl.operations.status import build_instance_view
-from sparkctl.operations.top import watch_load_views
-from sparkctl.sim import SimulatedSparks, docker_api
-from sparkctl.sim.http import SimHttpReply
+from sparkctl.monitor.node_monitor import NodeMonitor
+from sparkctl.monitor.node_status import build_instance_view
+from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.monitor.watch_nodes import watch_load_views
+from sparkctl.simulator import SimulatedSparks, docker_api
+from sparkctl.simulator.http_server import SimHttpReply
+from sparkctl.transport.session import Session
 from tests.sim import clients
 
 

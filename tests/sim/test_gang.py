@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.core.config import load_config
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.logtime import parse_log_time
-from sparkctl.core.paths import shipped_profiles_dir
-from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.show_log import ShowLog, show_log
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+from sparkctl.config import load_config
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.logs.clock_offset import measure_clock_offset
+from sparkctl.logs.timestamps import parse_log_time
 from sparkctl.model.events import (
     CommandEnded,
     Event,
@@ -27,19 +30,16 @@ from sparkctl.model.events import (
     PhaseChanged,
     WarningEmitted,
 )
+from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import ContainerLabel
 from sparkctl.model.verdict import FailureCause
-from sparkctl.operations.clock_offset import measure_clock_offset
-from sparkctl.operations.down import StopInstance, stop_instance
-from sparkctl.operations.logs import ShowLog, show_log
-from sparkctl.operations.starting.request import StartInstance
-from sparkctl.operations.status import read_node_statuses
-from sparkctl.operations.up import start_instance
-from sparkctl.sim import SimNodeOptions, SimulatedSparks
-from sparkctl.sim.dockerd import DockerApiError
-from sparkctl.sim.node import EngineFault, NodeFault
+from sparkctl.monitor.node_status import read_node_statuses
+from sparkctl.paths import shipped_profiles_dir
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.simulator import SimNodeOptions, SimulatedSparks
+from sparkctl.simulator.docker_daemon import DockerApiError
+from sparkctl.simulator.sim_node import EngineFault, NodeFault
 from tests.sim.clients import FAST, PATIENCE
 from tests.sim.test_command import demo
 

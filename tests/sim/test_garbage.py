@@ -12,28 +12,29 @@ from typing import Any
 import pytest
 
 from sparkctl import engines
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.commands import arm_guard
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.diagnose_log import diagnose_instance
+from sparkctl.commands.doctor_bundle import collect_support_bundle
+from sparkctl.commands.doctor_checks import check_nodes
+from sparkctl.commands.doctor_fabric import measure_fabric
+from sparkctl.commands.drop_caches import drop_caches
+from sparkctl.commands.list_endpoints import list_endpoints
+from sparkctl.commands.show_log import ShowLog, show_log
+from sparkctl.commands.start.check_fit import CheckFit, check_fit
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+from sparkctl.commands.transfer.transfer_profile import TransferProfile, transfer_profile
 from sparkctl.errors import DockerError, InvalidInput, NodeError, SparkctlError
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Event
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.operations import guard, top
-from sparkctl.operations.collect import collect_support_bundle
-from sparkctl.operations.diagnose import diagnose_instance
-from sparkctl.operations.doctor import check_nodes
-from sparkctl.operations.down import StopInstance, stop_instance
-from sparkctl.operations.drop_caches import drop_caches
-from sparkctl.operations.endpoints import list_endpoints
-from sparkctl.operations.following.follow import NodeMonitor
-from sparkctl.operations.logs import ShowLog, show_log
-from sparkctl.operations.measure_fabric import measure_fabric
-from sparkctl.operations.plan import CheckFit, check_fit
-from sparkctl.operations.starting.request import StartInstance
-from sparkctl.operations.status import read_node_statuses
-from sparkctl.operations.sync import TransferProfile, transfer_profile
-from sparkctl.operations.up import start_instance
-from sparkctl.sim import SimNodeOptions, SimulatedSparks
+from sparkctl.monitor import watch_nodes
+from sparkctl.monitor.node_monitor import NodeMonitor
+from sparkctl.monitor.node_status import read_node_statuses
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.simulator import SimNodeOptions, SimulatedSparks
 from tests.sim import clients, garbage
 
 BAD, GOOD = NodeName("spark1"), NodeName("spark2")
@@ -90,10 +91,10 @@ def questions(ctx: CommandContext, nodes: list[Node], tmp_path: Path) -> dict[st
     profile = ProfileLibrary().load("qwen36")
     return {
         "status": lambda: read_node_statuses(ctx, nodes),
-        "top": lambda: top.read_load_views(ctx, nodes),
+        "top": lambda: watch_nodes.read_load_views(ctx, nodes),
         "endpoints": lambda: list_endpoints(ctx, nodes),
         "doctor": lambda: events_of(check_nodes(ctx, nodes)),
-        "guard": lambda: guard.read_guard_status(ctx, nodes),
+        "guard": lambda: arm_guard.read_guard_status(ctx, nodes),
         "plan": lambda: events_of(check_fit(ctx, CheckFit(profile, nodes))),
         "collect": lambda: events_of(collect_support_bundle(ctx, nodes, tmp_path / "bundle.tar.gz", None, {})),
         "logs": lambda: events_of(show_log(ctx, ShowLog("qwen36-vllm", nodes, tail=5))),
@@ -120,8 +121,8 @@ async def answers_of(ctx: CommandContext, nodes: list[Node], tmp_path: Path) -> 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Defects of ours are to be found here: nothing of an unexpected class is made a node's failure."""
     monkeypatch.setenv("SPARKCTL_DEBUG", "1")
-    monkeypatch.setattr("sparkctl.wire.logs._QUIET_LIMIT", 8.0)
-    monkeypatch.setattr("sparkctl.operations.collect._WITHIN", 8.0)
+    monkeypatch.setattr("sparkctl.transport.docker.log_stream._QUIET_LIMIT", 8.0)
+    monkeypatch.setattr("sparkctl.commands.doctor_bundle._WITHIN", 8.0)
 
 
 def test_every_way_to_spoil_an_answer_is_tried() -> None:

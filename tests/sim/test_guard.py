@@ -12,28 +12,28 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.core.config import load_config
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.paths import shipped_profiles_dir
-from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.model.ask import HostKeyQuestion, NonInteractivePrompter, RetryStartQuestion
+from sparkctl.commands.arm_guard import ArmGuard, arm_guard, disarm_guard, read_guard_status
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.show_log import ShowLog, show_log
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+from sparkctl.config import load_config
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Event, GuardActed, LaunchPlanned, Outcome, PhaseChanged, WarningEmitted
-from sparkctl.model.guard import GuardAction, GuardRole
+from sparkctl.model.guard_state import GuardAction, GuardRole
+from sparkctl.model.launch_plan import GuardRule
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import GuardRule
+from sparkctl.model.questions import HostKeyQuestion, NonInteractivePrompter, RetryStartQuestion
 from sparkctl.model.verdict import FailureCause, FieldChange
-from sparkctl.operations.down import StopInstance, stop_instance
-from sparkctl.operations.guard import ArmGuard, arm_guard, disarm_guard, read_guard_status
-from sparkctl.operations.logs import ShowLog, show_log
-from sparkctl.operations.starting.request import StartInstance
-from sparkctl.operations.status import read_node_statuses as node_status
-from sparkctl.operations.up import start_instance
-from sparkctl.present.guard_table import format_guard_status
-from sparkctl.sim import SimNodeOptions, SimulatedSparks, SudoRule
-from sparkctl.sim.guard import SimGuard
-from sparkctl.sim.memory import GIB
+from sparkctl.monitor.node_status import read_node_statuses as node_status
+from sparkctl.paths import shipped_profiles_dir
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.simulator import SimNodeOptions, SimulatedSparks, SudoRule
+from sparkctl.simulator.node_programs.sim_guard import SimGuard
+from sparkctl.simulator.unified_memory import GIB
+from sparkctl.views.guard_view import format_guard_status
 from tests.sim import clients
 from tests.sim.clients import FAST
 from tests.sim.test_command import demo, result

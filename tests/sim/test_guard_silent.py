@@ -9,19 +9,19 @@ from contextlib import aclosing
 
 import pytest
 
-from sparkctl.core.context import CommandContext
-from sparkctl.core.record import to_json_data
+from sparkctl.commands.arm_guard import read_guard_status
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.errors import NodeError
 from sparkctl.model.events import CommandEnded, Event, Outcome, PhaseChanged, WarningEmitted
-from sparkctl.model.guard import GuardAnswer, GuardCoverage
+from sparkctl.model.guard_state import GuardAnswer, GuardCoverage
+from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.phase import Phase
-from sparkctl.operations import receipts
-from sparkctl.operations.guard import read_guard_status
-from sparkctl.operations.up import start_instance
-from sparkctl.present.guard_table import format_guard_status
-from sparkctl.present.results import describe_command_result
-from sparkctl.sim import SimulatedSparks
-from sparkctl.sim.guard import SimGuard
+from sparkctl.monitor import guard_receipts
+from sparkctl.simulator import SimulatedSparks
+from sparkctl.simulator.node_programs.sim_guard import SimGuard
+from sparkctl.views.command_result_view import describe_command_result
+from sparkctl.views.guard_view import format_guard_status
 from tests.sim.test_guard import ctx as ctx
 from tests.sim.test_guard import request
 
@@ -140,7 +140,7 @@ async def test_a_node_that_answers_something_else_has_no_guard_that_is_known(ctx
         async with ctx.session(request(sparks).nodes[0]) as session:
             await session.link.connect()
             with pytest.raises(NodeError, match="something else"):
-                await receipts.read_guard_directory(session)
+                await guard_receipts.read_guard_directory(session)
 
 
 async def test_a_guard_whose_socket_cannot_be_opened_is_no_absent_one(ctx: CommandContext) -> None:

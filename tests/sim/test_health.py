@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.clock import SystemClock
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.store import NodeTelemetryView
+from sparkctl.clock import SystemClock
+from sparkctl.commands.context import CommandContext
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.finding import FindingKind, Severity
+from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import ContainerLabel
-from sparkctl.operations.top import watch_load_views
-from sparkctl.sim import SimulatedSparks
-from sparkctl.sim.dockerd import SimDockerDaemon
-from sparkctl.sim.node import EngineFault, NodeFault, SimNodeOptions
-from sparkctl.sim.scenarios import _plan_shipped_profile, _run
+from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.monitor.watch_nodes import watch_load_views
+from sparkctl.simulator import SimulatedSparks
+from sparkctl.simulator.docker_daemon import SimDockerDaemon
+from sparkctl.simulator.scenarios import _plan_shipped_profile, _run
+from sparkctl.simulator.sim_node import EngineFault, NodeFault, SimNodeOptions
 from tests.sim import clients
 from tests.sim.test_command import demo, result
 

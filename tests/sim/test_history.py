@@ -13,23 +13,23 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.core.config import load_config
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.paths import shipped_profiles_dir
-from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.what_changed import StartDifference, diff_starts
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+from sparkctl.config import load_config
+from sparkctl.history.model import NodeResult, OperationKind
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.history.start_diff import StartDifference, diff_starts
 from sparkctl.model.events import CommandEnded, Event, PhaseChanged, WarningEmitted
-from sparkctl.model.history import NodeResult, OperationKind
+from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import ContainerLabel
 from sparkctl.model.verdict import FailureCause
-from sparkctl.operations.down import StopInstance, stop_instance
-from sparkctl.operations.starting.request import StartInstance
-from sparkctl.operations.top import watch_load_views
-from sparkctl.operations.up import start_instance
-from sparkctl.sim import SimulatedSparks
+from sparkctl.monitor.watch_nodes import watch_load_views
+from sparkctl.paths import shipped_profiles_dir
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.simulator import SimulatedSparks
 
 TOO_MUCH = ("args.mem-fraction-static=0.95", "args.speculative-num-draft-tokens=6")
 CANARIES = ("sesame-4711-canary", "second-0815-canary", "third-1234-canary")
@@ -111,8 +111,9 @@ async def test_a_failed_start_says_why_how_far_it_came_and_what_changed_since_it
     assert ctx.history.find_last_good_start(failed) == worked
     changes = diff_starts(worked, failed)
     assert changes.found == (
-        StartDifference("args.mem-fraction-static", "0.82", "0.95"), StartDifference("args.speculative-num-draft-tokens", None, "6"),
-    )  # fmt: skip
+        StartDifference("args.mem-fraction-static", "0.82", "0.95"),
+        StartDifference("args.speculative-num-draft-tokens", None, "6"),
+    )
     assert changes.unknown == ()
     assert ctx.history.failures_since_ready("qwen36", "spark1", 0.0)[0][1] == "cuda-out-of-memory"
     expected = ctx.history.expected("qwen36", failed.hash or "", "spark1", failed.alike or "")
@@ -251,7 +252,7 @@ def test_an_empty_history_and_a_filter_that_leaves_nothing_say_what_to_do(tmp_pa
 def test_numbers_and_profiles_complete(tmp_path: Path) -> None:
     OperationHistory(tmp_path).record_start("qwen36", "h", "spark1", 300.0)
     env = {"COMP_WORDS": "sparkctl history show ", "COMP_CWORD": "3", "_SPARKCTL_COMPLETE": "bash_complete"}
-    program = "from sparkctl.cli.app import sparkctl_command; root.main(prog_name='sparkctl')"
+    program = "from sparkctl.cli.main import sparkctl_command; root.main(prog_name='sparkctl')"
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60,
         env={**os.environ, "SPARKCTL_STATE": str(tmp_path), **env},

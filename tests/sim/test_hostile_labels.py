@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
+from sparkctl.commands.context import CommandContext
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeState
-from sparkctl.model.plan import ContainerLabel
-from sparkctl.sim import SimulatedSparks
+from sparkctl.simulator import SimulatedSparks
 from tests.sim import clients
 from tests.sim.test_garbage import BAD, answers_of, nodes_of
 from tests.sim.test_garbage import impatient as impatient

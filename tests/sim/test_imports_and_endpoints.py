@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.engines import load_engine
+from sparkctl.profiles.library import ProfileLibrary
 from tests.sim.test_command import demo
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.context import CommandContext
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+from sparkctl.commands.switch.switch_instance import switch_instance
 from sparkctl.model.events import Event, MemoryReleased, Outcome, SwitchStepped
 from sparkctl.model.node import NodeName
-from sparkctl.operations.down import StopInstance, stop_instance
-from sparkctl.operations.switch import switch_instance
-from sparkctl.operations.up import start_instance
-from sparkctl.present.results import describe_command_result
-from sparkctl.present.sentences import format_release
-from sparkctl.sim import SimulatedSparks
+from sparkctl.simulator import SimulatedSparks
+from sparkctl.views.command_result_view import describe_command_result
+from sparkctl.views.event_text import format_release
 from tests.sim.test_guard import ctx as ctx
 from tests.sim.test_guard import request
 from tests.sim.test_switch import FAULT, OLD, divided, run

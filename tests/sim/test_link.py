@@ -9,10 +9,10 @@ import pytest
 
 from sparkctl.errors import ConnectionLost, UnknownHostKey, Unreachable
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.probe import look as probe
-from sparkctl.sim import SimClock, SimulatedSparks
-from sparkctl.wire.link import NodeConnection
-from sparkctl.wire.open import open_connection
+from sparkctl.node import node_inspection as probe
+from sparkctl.simulator import SimClock, SimulatedSparks
+from sparkctl.transport.node_connection import NodeConnection
+from sparkctl.transport.open_connection import open_connection
 from tests.sim import clients
 
 

@@ -6,35 +6,35 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.config import load_config
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.operations import lock
-from sparkctl.sim import SimulatedSparks
+from sparkctl.commands import node_lock
+from sparkctl.commands.context import CommandContext
+from sparkctl.config import load_config
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.simulator import SimulatedSparks
 from tests.sim import clients
 
 
 async def test_a_lock_that_another_took_meanwhile_is_told_tried_again_and_told_again(
     sparks: SimulatedSparks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lock, "_AGAIN", 0.1)
+    monkeypatch.setattr(node_lock, "_AGAIN", 0.1)
     node = load_config(sparks.config_path).nodes[0]
     milo, ann = (CommandContext(OperationHistory(tmp_path / name), f"{name}@desk") for name in ("milo", "ann"))
     told: list[str] = []
     async with milo.session(node) as session, ann.session(node) as hers:
         await session.link.connect()
-        ours = await lock.acquire_node_lock(session, milo, "starting big", told.append)
+        ours = await node_lock.acquire_node_lock(session, milo, "starting big", told.append)
         sparks.sshd["spark1"].drop_connections()
         await clients.eventually(lambda: not sparks.nodes["spark1"].locks)
         await hers.link.connect()
-        theirs = await lock.acquire_node_lock(hers, ann, "starting small", told.append)
+        theirs = await node_lock.acquire_node_lock(hers, ann, "starting small", told.append)
         await session.link.reconnect()
         await clients.eventually(lambda: len(told) == 1)
         assert (
             "the connection was lost for a while, and with it the lock; now spark1: ann@desk is starting small"
             in told[0]
         )
-        with pytest.raises(lock.LockConflict, match="ann@desk"):
+        with pytest.raises(node_lock.LockConflict, match="ann@desk"):
             await ours.reacquire_if_lost()
         assert len(told) == 1, "it is said once"
         await theirs.release()

@@ -10,7 +10,7 @@ import asyncssh
 import docker
 import pytest
 
-from sparkctl.sim.journal import ContainerLog, LogQuery, parse_nanoseconds
+from sparkctl.simulator.container_log import ContainerLog, LogQuery, parse_nanoseconds
 from tests.sim import clients
 from tests.sim.clients import in_thread
 

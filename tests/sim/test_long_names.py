@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.record import to_json_data
+from sparkctl.cli.changes import ChangeReporter
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.list_endpoints import list_endpoints
+from sparkctl.commands.show_log import ShowLog, show_log
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.node import Node
-from sparkctl.operations import top
-from sparkctl.operations.endpoints import list_endpoints
-from sparkctl.operations.logs import ShowLog, show_log
-from sparkctl.operations.status import read_node_statuses
-from sparkctl.present.changes import ChangeReporter
-from sparkctl.present.endpoint_forms import format_endpoint_config
-from sparkctl.present.exposition import render_metrics
-from sparkctl.present.status_table import format_status
-from sparkctl.present.top_table import format_top
-from sparkctl.sim import SimulatedSparks
+from sparkctl.monitor import watch_nodes
+from sparkctl.monitor.node_status import read_node_statuses
+from sparkctl.simulator import SimulatedSparks
+from sparkctl.views.endpoint_config import format_endpoint_config
+from sparkctl.views.prometheus_metrics import render_metrics
+from sparkctl.views.status_view import format_status
+from sparkctl.views.top_view import format_top
 from tests.sim import clients
 from tests.sim.test_garbage import events_of, nodes_of
 
@@ -40,7 +40,7 @@ async def nodes() -> AsyncIterator[list[Node]]:
 async def test_everything_that_is_told_of_a_long_name_is_bounded(nodes: list[Node], tmp_path: Path) -> None:
     ctx = CommandContext(OperationHistory(tmp_path), "milo@laptop")
     views = await read_node_statuses(ctx, nodes)
-    loads = await top.read_load_views(ctx, nodes)
+    loads = await watch_nodes.read_load_views(ctx, nodes)
     served, _ = await list_endpoints(ctx, nodes)
     told = await events_of(show_log(ctx, ShowLog(views[0].instances[0].name, nodes, tail=1)))
     teller = ChangeReporter()

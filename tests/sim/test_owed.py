@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.owed import PendingStop, PendingStopFiles
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.stop.pending_stops import PendingStop, PendingStopFiles
+from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+from sparkctl.commands.switch.finish_switch import abort_switch
+from sparkctl.commands.switch.switch_instance import switch_instance
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import Event, Outcome, PhaseChanged, SwitchStepped, WarningEmitted
 from sparkctl.model.phase import Phase
-from sparkctl.model.switch import SwitchStep
-from sparkctl.operations.down import StopInstance, stop_instance
-from sparkctl.operations.switch import switch_instance
-from sparkctl.operations.switch_finish import abort_switch
-from sparkctl.operations.up import start_instance
-from sparkctl.sim import SimNodeOptions, SimulatedSparks
+from sparkctl.model.switch_plan import SwitchStep
+from sparkctl.simulator import SimNodeOptions, SimulatedSparks
 from tests.sim.test_guard import ctx as ctx
 from tests.sim.test_guard import request
 from tests.sim.test_switch import FAULT, NEW, OLD, Bed, divided, run

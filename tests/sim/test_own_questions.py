@@ -9,26 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.clock import SystemClock
-from sparkctl.core.config import load_config
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.own_questions import REQUEST_MARK
-from sparkctl.core.session import Session
+from sparkctl.clock import SystemClock
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.show_log import ShowLog, show_log
+from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+from sparkctl.config import load_config
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.logs.own_requests import REQUEST_MARK
+from sparkctl.model.engine_metrics import EngineMeter
 from sparkctl.model.events import Event, LogArrived
-from sparkctl.model.log import LogLine
-from sparkctl.model.metrics import EngineMeter
+from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
-from sparkctl.operations.down import StopInstance, stop_instance
-from sparkctl.operations.following.follow import read_container_list
-from sparkctl.operations.following.inspecting import ContainerInspections
-from sparkctl.operations.following.liveness import is_idle
-from sparkctl.operations.following.numbers import EngineMeters
-from sparkctl.operations.logs import ShowLog, show_log
-from sparkctl.operations.status import read_node_statuses
-from sparkctl.sim import SimulatedSparks
-from sparkctl.wire import http
+from sparkctl.monitor.engine_meters import EngineMeters
+from sparkctl.monitor.inspecting import ContainerInspections
+from sparkctl.monitor.liveness_probe import is_idle
+from sparkctl.monitor.node_monitor import read_container_list
+from sparkctl.monitor.node_status import read_node_statuses
+from sparkctl.simulator import SimulatedSparks
+from sparkctl.transport import http_client
+from sparkctl.transport.session import Session
 from tests.sim.clients import FAST
 
 INSTANCE = "qwen36-vllm"
@@ -65,7 +65,7 @@ async def ask(node: Node) -> None:
             await meters.read([one])
         assert meters.current_readings(0.0)[one.container_id or ""].numbers is not None
         await meters.aclose()
-        assert (await http.request_tcp(session.link, one.port or 0, "GET", "/metrics")).is_success
+        assert (await http_client.request_tcp(session.link, one.port or 0, "GET", "/metrics")).is_success
 
 
 async def test_our_questions_are_left_out_and_nobody_elses(
@@ -169,7 +169,7 @@ async def test_an_engine_that_anybody_asks_for_its_health_is_idle(sparks: Simula
             "/health_generate",
             "/health",
         ):  # a load balancer, Docker's health check, another operator
-            assert (await http.request_tcp(session.link, port, "GET", path)).is_success
+            assert (await http_client.request_tcp(session.link, port, "GET", path)).is_success
 
     numbers = await watched(sparks, ask)
     (process,) = sparks.docker["spark1"].running.values()

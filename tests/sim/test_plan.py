@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from sparkctl import engines
-from sparkctl.core.config import load_config
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.paths import shipped_profiles_dir
-from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.record import decode_event, encode_event
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.start.check_fit import CheckFit, check_fit
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.config import load_config
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, MemoryFitEvaluated, Outcome, WarningEmitted
-from sparkctl.model.fit import EstimateSource
+from sparkctl.model.json_codec import decode_event, encode_event
+from sparkctl.model.memory_fit import EstimateSource
 from sparkctl.model.units import GIB
-from sparkctl.operations.plan import CheckFit, check_fit
-from sparkctl.operations.starting.request import StartInstance
-from sparkctl.operations.up import start_instance
-from sparkctl.sim import SimulatedSparks
-from sparkctl.sim.node import SimNodeOptions
+from sparkctl.paths import shipped_profiles_dir
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.simulator import SimulatedSparks
+from sparkctl.simulator.sim_node import SimNodeOptions
 from tests.sim.clients import FAST
 from tests.sim.test_command import demo, result
 

@@ -8,22 +8,22 @@ from dataclasses import dataclass, replace
 import pytest
 
 from sparkctl import engines
-from sparkctl.core.fabric import build_nccl_environment, find_fabric_route
-from sparkctl.core.paths import shipped_profiles_dir
-from sparkctl.core.planning import RankPlacement, build_launch_plan
-from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.commands.fabric.route import build_nccl_environment, find_fabric_route
 from sparkctl.engines.base import Rank
-from sparkctl.engines.lines import LinePreparer
+from sparkctl.engines.line_preparer import LinePreparer
 from sparkctl.model.fabric import NodeLanes
+from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.verdict import FailureCause
-from sparkctl.probe.look import decode_inspection
-from sparkctl.sim import EngineFault, SimNodeOptions, SimulatedSparks
-from sparkctl.sim.container import SimContainer
-from sparkctl.sim.look import print_look
-from sparkctl.sim.node import HOME
-from sparkctl.wire.docker_body import build_create_request
+from sparkctl.node.node_inspection import decode_inspection
+from sparkctl.paths import shipped_profiles_dir
+from sparkctl.profiles.launch_planning import RankPlacement, build_launch_plan
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.simulator import EngineFault, SimNodeOptions, SimulatedSparks
+from sparkctl.simulator.node_programs.look_output import print_look
+from sparkctl.simulator.sim_container import SimContainer
+from sparkctl.simulator.sim_node import HOME
+from sparkctl.transport.docker.create_request import build_create_request
 from tests.sim.clients import FAST, eventually
 
 BOTH = (NodeName("spark1"), NodeName("spark2"))

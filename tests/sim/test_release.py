@@ -15,12 +15,15 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.core.config import load_config
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.owed import PendingStop, PendingStopFiles
-from sparkctl.core.paths import shipped_profiles_dir
-from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.node_lock import acquire_node_lock
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.stop.pending_stops import PendingStop, PendingStopFiles
+from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+from sparkctl.config import load_config
+from sparkctl.history.model import NodeResult, OperationKind
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import (
     CommandEnded,
     ContainersListed,
@@ -30,19 +33,16 @@ from sparkctl.model.events import (
     PhaseChanged,
     WarningEmitted,
 )
-from sparkctl.model.history import NodeResult, OperationKind
-from sparkctl.model.memory import MemoryBeforeStart
+from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.model.memory_reading import MemoryBeforeStart
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import ContainerLabel
 from sparkctl.model.profile import Profile
 from sparkctl.model.units import GIB
-from sparkctl.operations.down import StopInstance, stop_instance
-from sparkctl.operations.lock import acquire_node_lock
-from sparkctl.operations.starting.request import StartInstance
-from sparkctl.operations.up import start_instance
-from sparkctl.sim import SimulatedSparks
-from sparkctl.sim.node import NodeFault
+from sparkctl.paths import shipped_profiles_dir
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.simulator import SimulatedSparks
+from sparkctl.simulator.sim_node import NodeFault
 from tests.sim.clients import FAST, PATIENCE
 from tests.sim.test_command import demo, result
 
@@ -194,8 +194,12 @@ def ranks(sparks: SimulatedSparks, names: str = "spark1,spark2") -> list[str]:
     for rank, daemon in enumerate(sparks.docker.values()):
         (old,) = daemon.containers.values()
         labels = {
-            **old.labels, ContainerLabel.INSTANCE: "big", ContainerLabel.RANK: f"{rank}/2", ContainerLabel.NODES: names, ContainerLabel.RUN: "run-1",
-        }  # fmt: skip
+            **old.labels,
+            ContainerLabel.INSTANCE: "big",
+            ContainerLabel.RANK: f"{rank}/2",
+            ContainerLabel.NODES: names,
+            ContainerLabel.RUN: "run-1",
+        }
         old.body = {**old.body, "Labels": labels}
         old.name = f"big-{rank}"
         found.append(old.id)

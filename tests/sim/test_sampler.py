@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.sampler import NodeSampler
-from sparkctl.core.session import Session
+from sparkctl.commands.context import CommandContext
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import SampleArrived
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.operations.top import watch_load_views
-from sparkctl.sim import SimulatedSparks
+from sparkctl.monitor.sampler import NodeSampler
+from sparkctl.monitor.watch_nodes import watch_load_views
+from sparkctl.simulator import SimulatedSparks
+from sparkctl.transport.session import Session
 from tests.sim import clients
 
 

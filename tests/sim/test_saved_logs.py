@@ -11,24 +11,24 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.cli.log_teller import LogPrinter
-from sparkctl.core.config import load_config
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.logbook import LogBuffer
-from sparkctl.core.logmarks import LineClassifier
-from sparkctl.core.paths import shipped_profiles_dir
-from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.reading import LogAnalyzer
+from sparkctl.cli.verbs.log_teller import LogPrinter
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.show_log import ShowLog, show_log
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+from sparkctl.config import load_config
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.logs.analyzer import LogAnalyzer
+from sparkctl.logs.buffer import LogBuffer
+from sparkctl.logs.line_classifier import LineClassifier
 from sparkctl.model.events import CommandEnded, Event, LogArrived, Outcome, WarningEmitted
-from sparkctl.model.log import LogLine
+from sparkctl.model.launch_plan import ReadinessRule
+from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import ReadinessRule
-from sparkctl.operations.down import StopInstance, stop_instance
-from sparkctl.operations.logs import ShowLog, show_log
-from sparkctl.operations.starting.request import StartInstance
-from sparkctl.operations.up import start_instance
-from sparkctl.sim import SimulatedSparks
+from sparkctl.paths import shipped_profiles_dir
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.simulator import SimulatedSparks
 from tests.sim import clients
 from tests.sim.clients import FAST
 from tests.unit.core.test_history import full_disk

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.model.plan import ContainerLabel
-from sparkctl.sim import SimulatedSparks, run_in_background
-from sparkctl.sim.clock import SimClock, SimPace
-from sparkctl.sim.decoding import DecodeModel, acceptance_by_position
-from sparkctl.sim.launch import parse_launch
+from sparkctl.engines.simulation.decode_model import DecodeModel, acceptance_by_position
+from sparkctl.engines.simulation.engine_launch import parse_launch
+from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.simulator import SimulatedSparks, run_in_background
+from sparkctl.simulator.simulated_clock import SimClock, SimPace
 from tests.sim import clients
 
 

@@ -10,14 +10,20 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sparkctl.core.config import load_config
+from sparkctl.config import load_config
 from sparkctl.errors import LoginRefused
-from sparkctl.model.ask import HostKeyQuestion, LoginPrompt, LoginQuestion, RetryStartQuestion, SudoPasswordQuestion
 from sparkctl.model.node import NodeState
-from sparkctl.sim import SimulatedSparks
-from sparkctl.sim.sshd import KeyboardInteractiveLogin, SimSshServer
-from sparkctl.wire.ssh import SshConnection
-from sparkctl.wire.sshconnect import LoginTimeouts
+from sparkctl.model.questions import (
+    HostKeyQuestion,
+    LoginPrompt,
+    LoginQuestion,
+    RetryStartQuestion,
+    SudoPasswordQuestion,
+)
+from sparkctl.simulator import SimulatedSparks
+from sparkctl.simulator.ssh_server import KeyboardInteractiveLogin, SimSshServer
+from sparkctl.transport.ssh.login import LoginTimeouts
+from sparkctl.transport.ssh.ssh_connection import SshConnection
 
 RIGHT = ("hunter2", "123456")
 FACTOR = KeyboardInteractiveLogin(

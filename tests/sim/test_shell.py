@@ -10,8 +10,8 @@ import asyncssh
 import docker
 import pytest
 
-from sparkctl.probe import look as probe
-from sparkctl.sim import SimNodeOptions, SimulatedSparks, SudoRule
+from sparkctl.node import node_inspection as probe
+from sparkctl.simulator import SimNodeOptions, SimulatedSparks, SudoRule
 from tests.sim import clients
 from tests.sim.clients import in_thread
 

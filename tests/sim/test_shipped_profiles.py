@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.cli.app import invoke_command_line
-from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.sim import run_in_background
+from sparkctl.cli.main import invoke_command_line
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.simulator import run_in_background
 
 LIBRARY = ProfileLibrary(Path("/nonexistent"))
 ON_ONE = [name for name in LIBRARY.names() if LIBRARY.load(name).nodes == 1]

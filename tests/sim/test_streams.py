@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.cli.app import invoke_command_line
+from sparkctl.cli.main import invoke_command_line
 from tests.sim.test_command import QUICK, demo, result
 
 DEMO = [sys.executable, "-m", "sparkctl", "demo", "--speed", QUICK, "--scenario", "two-stacks"]
@@ -57,7 +57,7 @@ def test_no_room_for_temporary_files_is_no_defect(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("tempfile.mkdtemp", full)
     told: list[tuple[object, ...]] = []
-    monkeypatch.setattr("sparkctl.cli.narrate.print_error", lambda *words: told.append(words))
+    monkeypatch.setattr("sparkctl.cli.stderr.print_error", lambda *words: told.append(words))
     assert invoke_command_line(["demo", "status"]) == 2
     assert "no space is left" in str(told)
     assert "TMPDIR" in str(told)

@@ -10,32 +10,32 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.core.config import load_config
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.journal import decode_switch_journal, encode_switch_journal
-from sparkctl.core.owed import PendingStopFiles
-from sparkctl.core.paths import shipped_profiles_dir
-from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.together import gather_or_cancel
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.stop.pending_stops import PendingStopFiles
+from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+from sparkctl.commands.switch.finish_switch import FinishSwitch, abort_switch, resume_switch
+from sparkctl.commands.switch.switch_instance import switch_instance
+from sparkctl.commands.switch.switch_request import SwitchInstance
+from sparkctl.commands.switch.switch_transaction import OwnershipLost, SwitchTransaction
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.config import load_config
+from sparkctl.history.model import OperationKind
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Event, Outcome, PhaseChanged, SwitchStepped, WarningEmitted
-from sparkctl.model.history import OperationKind
+from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import ContainerLabel
-from sparkctl.model.switch import SwitchStep
-from sparkctl.operations.down import StopInstance, stop_instance
-from sparkctl.operations.starting.request import StartInstance
-from sparkctl.operations.status import read_node_statuses
-from sparkctl.operations.switch import switch_instance
-from sparkctl.operations.switch_finish import FinishSwitch, abort_switch, resume_switch
-from sparkctl.operations.switching.crew import OwnershipLost, SwitchTransaction
-from sparkctl.operations.switching.journal import SwitchInProgress
-from sparkctl.operations.switching.request import SwitchInstance
-from sparkctl.operations.up import start_instance
-from sparkctl.present.status_table import format_status
-from sparkctl.sim import SimClock, SimulatedSparks
-from sparkctl.sim.scenarios import _plan_ranks as ranks
-from sparkctl.sim.scenarios import _start as start
+from sparkctl.model.switch_plan import SwitchStep
+from sparkctl.monitor.node_status import read_node_statuses
+from sparkctl.monitor.switch_journal import SwitchInProgress
+from sparkctl.node.journal import decode_switch_journal, encode_switch_journal
+from sparkctl.paths import shipped_profiles_dir
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.simulator import SimClock, SimulatedSparks
+from sparkctl.simulator.scenarios import _plan_ranks as ranks
+from sparkctl.simulator.scenarios import _start as start
+from sparkctl.views.status_view import format_status
 from tests.sim.clients import eventually
 
 OLD, NEW = "qwen36-tp2", "qwen36-ngram"

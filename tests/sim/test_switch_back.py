@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.journal import decode_switch_journal
-from sparkctl.core.owed import PendingStopFiles
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.stop.pending_stops import PendingStopFiles
+from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+from sparkctl.commands.switch.finish_switch import abandon_switch, abort_switch, resume_switch
+from sparkctl.commands.switch.switch_instance import switch_instance
+from sparkctl.history.model import OperationKind
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Outcome, PhaseChanged, SwitchPlanned, SwitchStepped
-from sparkctl.model.history import OperationKind
 from sparkctl.model.phase import Phase
-from sparkctl.model.switch import SwitchStep
+from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.verdict import FailureCause
-from sparkctl.operations.down import StopInstance, stop_instance
-from sparkctl.operations.switch import switch_instance
-from sparkctl.operations.switch_finish import abandon_switch, abort_switch, resume_switch
-from sparkctl.operations.up import start_instance
-from sparkctl.present.history_rows import describe_reason
-from sparkctl.present.switch_words import describe_rollback_window
+from sparkctl.node.journal import decode_switch_journal
+from sparkctl.views.history_view import describe_reason
+from sparkctl.views.switch_words import describe_rollback_window
 from tests.sim.clients import eventually
 from tests.sim.test_switch import FAULT, NEW, OLD, Bed, divided, run
 

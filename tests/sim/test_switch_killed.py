@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sparkctl.sim import SimClock
+from sparkctl.simulator import SimClock
 from tests.sim.clients import PATIENCE, eventually
 from tests.sim.test_switch import NEW, Bed, divided
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.history import OperationHistory
-from sparkctl.model.history import OperationKind
-from sparkctl.operations.switch import switch_instance
-from sparkctl.sim import SimulatedSparks
+from sparkctl.commands.switch.switch_instance import switch_instance
+from sparkctl.history.model import OperationKind
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.simulator import SimulatedSparks
 from tests.sim.test_command import demo
 from tests.sim.test_switch import NEW, OLD, SPEED, Bed, divided, run
 

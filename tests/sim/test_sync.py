@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.config import load_config
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.doctor_fabric import measure_fabric
+from sparkctl.commands.transfer.transfer_profile import TransferProfile, transfer_profile
+from sparkctl.config import load_config
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Event, FindingReported, Outcome, TransferProgressed, WarningEmitted
 from sparkctl.model.finding import Severity
-from sparkctl.operations.measure_fabric import measure_fabric
-from sparkctl.operations.sync import TransferProfile, transfer_profile
-from sparkctl.sim import SimNodeOptions, SimulatedSparks
-from sparkctl.sim.node import NodeFault
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.simulator import SimNodeOptions, SimulatedSparks
+from sparkctl.simulator.sim_node import NodeFault
 from tests.sim import clients
 from tests.sim.test_command import demo
 

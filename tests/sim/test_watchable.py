@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.switch.finish_switch import abort_switch, resume_switch
+from sparkctl.commands.switch.switch_instance import switch_instance
 from sparkctl.model.events import CommandEnded, Outcome, SwitchStepped
 from sparkctl.model.phase import Phase
-from sparkctl.model.switch import SwitchStep
-from sparkctl.operations.status import read_node_statuses
-from sparkctl.operations.switch import switch_instance
-from sparkctl.operations.switch_finish import abort_switch, resume_switch
-from sparkctl.operations.up import start_instance
-from sparkctl.sim import SimulatedSparks
+from sparkctl.model.switch_plan import SwitchStep
+from sparkctl.monitor.node_status import read_node_statuses
+from sparkctl.simulator import SimulatedSparks
 from tests.sim.test_guard import ctx as ctx
 from tests.sim.test_guard import request
 from tests.sim.test_switch import FAULT, OLD, Bed, divided, run, steps

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.core.paths import shipped_profiles_dir
-from sparkctl.core.planning import build_launch_plan
-from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.errors import ContainerNameInUse, ContainerNotFound, GpuRuntimeMissing, ImageNotFound
 from sparkctl.model.container import ContainerState
+from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import LaunchPlan
-from sparkctl.sim import SimNodeOptions, SimulatedSparks
-from sparkctl.wire.docker import DockerClient
-from sparkctl.wire.link import NodeConnection
-from sparkctl.wire.open import open_connection
+from sparkctl.paths import shipped_profiles_dir
+from sparkctl.profiles.launch_planning import build_launch_plan
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.simulator import SimNodeOptions, SimulatedSparks
+from sparkctl.transport.docker.docker_client import DockerClient
+from sparkctl.transport.node_connection import NodeConnection
+from sparkctl.transport.open_connection import open_connection
 from tests.sim import clients
 
 

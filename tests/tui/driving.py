@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from sparkctl.cli.commands import CommandLineParser as Grammar
-from sparkctl.core.config import load_config
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.model.ask import Prompter
+from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
+from sparkctl.commands.context import CommandContext
+from sparkctl.config import load_config
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.node import Node
-from sparkctl.sim import SimulatedSparks
+from sparkctl.model.questions import Prompter
+from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
-from sparkctl.tui.setup import PanelOptions
-from sparkctl.tui.sheet import TextSurface
+from sparkctl.tui.panel_options import PanelOptions
+from sparkctl.tui.widgets.text_surface import TextSurface
 
 Driver = Pilot[tuple[str, ...]]
 PATIENCE = 60.0  # seconds: a test that passes never waits so long, however slow the machine

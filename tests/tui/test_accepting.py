@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core import paths
-from sparkctl.core.profiles import ProfileLibrary
+from sparkctl import paths
 from sparkctl.model.node import NodeName
 from sparkctl.model.verdict import Evidence, FieldChange
-from sparkctl.sim import SimulatedSparks
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
-from sparkctl.tui.log_view import LogView
+from sparkctl.tui.log_viewer.log_view import LogView
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, holds, on_sparks, screen, until
 from tests.tui.test_instance import log, type_line

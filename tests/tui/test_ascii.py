@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.sim import SimulatedSparks
+from sparkctl.simulator import SimulatedSparks
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, on_sparks, until
 

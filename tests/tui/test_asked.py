@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.sim import SimulatedSparks
+from sparkctl.simulator import SimulatedSparks
 from tests.sim.clients import FAST
 from tests.tui.driving import idle, is_idle, on_sparks, until
 from tests.tui.test_verbs import type_line

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.actions import ACTIONS, LOGS
-from sparkctl.sim import SimulatedSparks
+from sparkctl.commands.actions import ACTIONS, LOGS
+from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
-from sparkctl.tui.log_view import LogView
-from sparkctl.tui.screen import PanelScreen
+from sparkctl.tui.log_viewer.log_view import LogView
+from sparkctl.tui.screens.base import PanelScreen
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, black_hole, holds, on_sparks, opened, screen, setup, toasts, until
 

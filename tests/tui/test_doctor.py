@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.cli.commands import CommandLineParser as Grammar
-from sparkctl.core.config import load_config
+from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
+from sparkctl.config import load_config
 from sparkctl.model.events import CheckCompleted, Event, FindingReported, NodeStateChanged
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.sim import SimNodeOptions, SimulatedSparks, SudoRule
+from sparkctl.simulator import SimNodeOptions, SimulatedSparks, SudoRule
 from sparkctl.tui.app import PanelApp
-from sparkctl.tui.setup import PanelOptions
+from sparkctl.tui.panel_options import PanelOptions
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, black_hole, holds, on_sparks, opened, screen, setup, toasts, until
 

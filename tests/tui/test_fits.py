@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
-from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.model.events import ContainersListed
-from sparkctl.sim import SimulatedSparks
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, black_hole, on_sparks, opened, screen, setup, until

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core import paths
-from sparkctl.sim import SimulatedSparks
+from sparkctl import paths
+from sparkctl.simulator import SimulatedSparks
 from tests.sim.clients import FAST
 from tests.tui.driving import on_sparks, until
 

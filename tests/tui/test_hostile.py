@@ -22,8 +22,8 @@ from sparkctl.model.events import (
 )
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.log import LogLine
-from sparkctl.model.memory import MemoryReading
+from sparkctl.model.log_line import LogLine
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from tests.tui.driving import holds, opened, setup

@@ -23,12 +23,12 @@ from hypothesis import strategies as st
 from textual.driver import Driver
 from textual.drivers.headless_driver import HeadlessDriver
 
-from sparkctl.cli.commands import CommandLineParser as Grammar
-from sparkctl.core.config import load_config
-from sparkctl.sim import SimulatedSparks, sshd
-from sparkctl.sim.http import RequestHandler, SimHttpReply, SimHttpRequest
-from sparkctl.sim.node import SimNode
-from sparkctl.sim.shell import CommandStreams, run_command
+from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
+from sparkctl.config import load_config
+from sparkctl.simulator import SimulatedSparks, ssh_server
+from sparkctl.simulator.http_server import RequestHandler, SimHttpReply, SimHttpRequest
+from sparkctl.simulator.node_programs.shell_commands import CommandStreams, run_command
+from sparkctl.simulator.sim_node import SimNode
 from sparkctl.tui.app import PanelApp
 from tests.tui.driving import Driver as Pilot
 from tests.tui.driving import holds, setup
@@ -103,14 +103,14 @@ class Spoilt:
 @contextmanager
 def lying(liar: Liar) -> Iterator[None]:
     """Every simulated Spark lies, in all that leaves it."""
-    attendant = sshd._build_forward_handler
+    attendant = ssh_server._build_forward_handler
 
     async def spoilt_run(node: SimNode, line: str, streams: CommandStreams) -> int:
         return await run_command(
             node, line, CommandStreams(streams.stdin, Spoilt(liar, streams.stdout), Spoilt(liar, streams.stderr))
         )
 
-    def spoilt_attendant(handler: RequestHandler, server: str) -> sshd.ForwardHandler:
+    def spoilt_attendant(handler: RequestHandler, server: str) -> ssh_server.ForwardHandler:
         async def handle(request: SimHttpRequest) -> SimHttpReply:
             reply = await handler(request)
             return replace(reply, body=liar.said(reply.body))
@@ -118,8 +118,8 @@ def lying(liar: Liar) -> Iterator[None]:
         return attendant(handle, server)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sshd, "run", spoilt_run)
-        patched.setattr(sshd, "_attendant", spoilt_attendant)
+        patched.setattr(ssh_server, "run", spoilt_run)
+        patched.setattr(ssh_server, "_attendant", spoilt_attendant)
         yield
 
 

@@ -8,7 +8,7 @@ import pytest
 from textual import events
 from textual.widgets import Input, TextArea
 
-from sparkctl.core import paths
+from sparkctl import paths
 from tests.tui.driving import Driver, holds, opened, screen, setup, toasts, until
 
 LINE = """docker run -d --gpus all --ipc=host -p 8000:8000 \\

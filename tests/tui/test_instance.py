@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
-from sparkctl.cli.commands import CommandLineParser as Grammar
-from sparkctl.sim import SimulatedSparks
-from sparkctl.tui.log_view import LogView
+from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
+from sparkctl.simulator import SimulatedSparks
+from sparkctl.tui.log_viewer.log_view import LogView
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, holds, idle, on, screen, until
 

@@ -14,26 +14,26 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.cli.panel import _ConfigReloader
-from sparkctl.core.config import load_config
-from sparkctl.core.context import CommandContext
-from sparkctl.core.faults import InvalidFile
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.recording import read_recording
+from sparkctl.cli.changes import ChangeReporter
+from sparkctl.cli.panel_launcher import _ConfigReloader
+from sparkctl.commands.context import CommandContext
+from sparkctl.config import load_config
 from sparkctl.errors import InvalidInput
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import NodeStateChanged, SampleArrived
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.sample import Sample
-from sparkctl.operations.following import follow
-from sparkctl.operations.following.follow import NodeMonitor
-from sparkctl.operations.top import watch_load_views
-from sparkctl.present.changes import ChangeReporter
-from sparkctl.sim import SimulatedSparks
+from sparkctl.monitor import node_monitor
+from sparkctl.monitor.event_recording import read_recording
+from sparkctl.monitor.node_monitor import NodeMonitor
+from sparkctl.monitor.watch_nodes import watch_load_views
+from sparkctl.profiles.file_issues import InvalidFile
+from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
 from sparkctl.tui.bridge import RepaintScheduler
-from sparkctl.tui.keyboard import UNBIDDEN
-from sparkctl.tui.room import PanelController
-from sparkctl.tui.sheet import TextSurface
+from sparkctl.tui.controller import PanelController
+from sparkctl.tui.key_queue import UNBIDDEN
+from sparkctl.tui.widgets.text_surface import TextSurface
 from tests.sim.clients import FAST
 from tests.tui.driving import PATIENCE, black_hole, holds, on, on_sparks, opened, screen, setup, toasts, until
 
@@ -223,7 +223,7 @@ def put_back(key: Path, identity: str) -> None:
 async def test_an_identity_that_is_gone_is_the_sparks_state_and_is_looked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "_MISPLACED_AGAIN", 0.3)
+    monkeypatch.setattr(node_monitor, "_MISPLACED_AGAIN", 0.3)
     async with SimulatedSparks("two-stacks", **FAST) as sparks:
         first, second = load_config(sparks.config_path).nodes
         assert second.identity is not None
@@ -240,7 +240,7 @@ async def test_an_identity_that_is_gone_is_the_sparks_state_and_is_looked_for_ag
 async def test_plain_goes_on_without_a_spark_whose_identity_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "_MISPLACED_AGAIN", 0.3)
+    monkeypatch.setattr(node_monitor, "_MISPLACED_AGAIN", 0.3)
     async with SimulatedSparks("two-stacks", **FAST) as sparks:
         first, second = load_config(sparks.config_path).nodes
         assert second.identity is not None

@@ -11,28 +11,34 @@ import pytest
 from textual.strip import Strip
 from textual.widgets import Input
 
-from sparkctl.cli.commands import CommandLineParser as Grammar
-from sparkctl.core.actions import ACTIONS, LOGS, parse_key
-from sparkctl.core.clock import SystemClock
-from sparkctl.core.live import Store
-from sparkctl.core.own_questions import is_own_request
+from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
+from sparkctl.clock import SystemClock
+from sparkctl.commands.actions import ACTIONS, LOGS, parse_key
+from sparkctl.logs.log_subscription import BACK_SAID
+from sparkctl.logs.own_requests import is_own_request
 from sparkctl.model.container import ContainerState
 from sparkctl.model.events import ContainersListed, Event, LogArrived, PhaseChanged, SampleArrived
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.log import LogLine
-from sparkctl.model.memory import MemoryReading
+from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.model.log_line import LogLine
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.plan import ContainerLabel
 from sparkctl.model.sample import Sample
 from sparkctl.model.units import GIB
-from sparkctl.sim import SimulatedSparks
-from sparkctl.tui.log_feed import BACK_SAID
-from sparkctl.tui.log_pane import LogPane
-from sparkctl.tui.log_prompt import SearchPrompt
-from sparkctl.tui.log_sources import LogScope, LogSource, describe_clock_skew, format_log_title, list_log_sources
-from sparkctl.tui.log_view import LogView
-from sparkctl.tui.logs import LogScreen
+from sparkctl.monitor.store import Store
+from sparkctl.simulator import SimulatedSparks
+from sparkctl.tui.log_viewer.log_pane import LogPane
+from sparkctl.tui.log_viewer.log_view import LogView
+from sparkctl.tui.screens.log_screen import LogScreen
+from sparkctl.tui.screens.log_sources import (
+    LogScope,
+    LogSource,
+    describe_clock_skew,
+    format_log_title,
+    list_log_sources,
+)
+from sparkctl.tui.widgets.search_prompt import SearchPrompt
 from tests.sim.clients import FAST
 from tests.tui.driving import holds, on, opened, screen, setup, toasts, until
 from tests.tui.test_instance import log, type_line

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from textual.events import MouseScrollDown, MouseScrollUp
 
-from sparkctl.core.actions import INSTANCE
-from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.sim import SimulatedSparks
-from sparkctl.tui.screen import PanelScreen
-from sparkctl.tui.sheet import TextSurface
+from sparkctl.commands.actions import INSTANCE
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.simulator import SimulatedSparks
+from sparkctl.tui.screens.base import PanelScreen
+from sparkctl.tui.widgets.text_surface import TextSurface
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, on_sparks, screen, until
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparkctl.core.store import NodeTelemetryView
 from sparkctl.model.container import ContainerState
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.present.spans import TextStyle
-from sparkctl.tui.notices import NoticeBoard
+from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.monitor.notices import NoticeBoard
+from sparkctl.views.text.styled_text import TextStyle
 
 ONE = NodeName("spark1")
 WORDS = "● qwen36 serves on spark1 in place of minimax-m27"

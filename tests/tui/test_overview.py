@@ -8,7 +8,7 @@ import pytest
 
 from sparkctl.model.events import GuardStatusChanged, NodeStateChanged
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.sim import SimulatedSparks
+from sparkctl.simulator import SimulatedSparks
 from tests.sim.clients import FAST
 from tests.tui.driving import black_hole, on, opened, screen, setup, until
 

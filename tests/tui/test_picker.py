@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core import paths
-from sparkctl.sim import SimulatedSparks
+from sparkctl import paths
+from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, holds, idle, on_sparks, until

@@ -9,7 +9,7 @@ import pytest
 
 from sparkctl.model.events import Event, NodeStateChanged
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.tui.player import RecordingPlayer
+from sparkctl.monitor.recording_player import RecordingPlayer
 from tests.tui.driving import opened, setup, toasts, until
 
 

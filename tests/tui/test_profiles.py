@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sparkctl.cli.app import sparkctl_command
-from sparkctl.core import paths
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.sim import SimulatedSparks
+from sparkctl import paths
+from sparkctl.cli.main import sparkctl_command
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.simulator import SimulatedSparks
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, black_hole, on_sparks, opened, screen, setup, toasts, until
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
-from sparkctl.sim import SimulatedSparks
-from sparkctl.sim.sshd import KeyboardInteractiveLogin
-from sparkctl.tui.dialogs import InputDialog
-from sparkctl.tui.keyboard import UNBIDDEN
+from sparkctl.simulator import SimulatedSparks
+from sparkctl.simulator.ssh_server import KeyboardInteractiveLogin
+from sparkctl.tui.dialogs.base import InputDialog
+from sparkctl.tui.key_queue import UNBIDDEN
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, on, on_sparks, screen, until
 

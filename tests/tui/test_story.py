@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.cli.commands import CommandLineParser
-from sparkctl.cli.demo_story import DEMO_STEPS, build_demo_options, seed_start_history
-from sparkctl.core.config import load_config
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.model.ask import Prompter
-from sparkctl.sim import DEMO_SPEED, SimClock, SimulatedSparks
-from sparkctl.tui.setup import PanelOptions
+from sparkctl.cli.command_line_parser import CommandLineParser
+from sparkctl.cli.demo_script import DEMO_STEPS, build_demo_options, seed_start_history
+from sparkctl.commands.context import CommandContext
+from sparkctl.config import load_config
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.model.questions import Prompter
+from sparkctl.simulator import DEMO_SPEED, SimClock, SimulatedSparks
+from sparkctl.tui.panel_options import PanelOptions
 from tests.tui.driving import Driver, holds, opened, screen, until
 
 FASTER = 12.0

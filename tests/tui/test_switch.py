@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from sparkctl.commands.switch.switch_instance import switch_instance
 from sparkctl.model.events import Event, SwitchStepped
-from sparkctl.model.switch import SwitchStep
-from sparkctl.operations.switch import switch_instance
-from sparkctl.sim import SimulatedSparks
+from sparkctl.model.switch_plan import SwitchStep
+from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
 from tests.sim.clients import FAST
 from tests.sim.test_switch import NEW, OLD, divided

@@ -8,7 +8,7 @@ import pytest
 
 from sparkctl.model.events import Event, NodeStateChanged, TransferProgressed
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.sim import SimulatedSparks
+from sparkctl.simulator import SimulatedSparks
 from tests.sim.clients import FAST
 from tests.tui.driving import on_sparks, opened, setup, until
 

@@ -7,7 +7,7 @@ import io
 
 from textual.drivers._writer_thread import MAX_QUEUED_WRITES, WriterThread
 
-from sparkctl.tui.terminal import SafeStdout, StdoutDriver
+from sparkctl.tui.terminal_driver import SafeStdout, StdoutDriver
 
 
 class Gone(io.StringIO):

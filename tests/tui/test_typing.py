@@ -10,10 +10,10 @@ from textual import events
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from sparkctl.sim import SimNodeOptions, SimulatedSparks, SudoRule
-from sparkctl.tui.keyboard import PATIENCE, RIGHT_OF_WAY, UNBIDDEN
-from sparkctl.tui.log_view import LogView
-from sparkctl.tui.room import PanelController
+from sparkctl.simulator import SimNodeOptions, SimulatedSparks, SudoRule
+from sparkctl.tui.controller import PanelController
+from sparkctl.tui.key_queue import PATIENCE, RIGHT_OF_WAY, UNBIDDEN
+from sparkctl.tui.log_viewer.log_view import LogView
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, holds, idle, is_idle, on, on_sparks, screen, toasts, until
 

@@ -11,20 +11,20 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 from textual.widgets._toast import Toast
 
-from sparkctl.cli.commands import CommandLineParser as Grammar
-from sparkctl.core.actions import action
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
+from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
+from sparkctl.commands.actions import action
+from sparkctl.commands.context import CommandContext
 from sparkctl.errors import InvalidInput
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import Outcome
 from sparkctl.model.node import NodeState
-from sparkctl.sim import SimNodeOptions, SimulatedSparks, SudoRule
+from sparkctl.simulator import SimNodeOptions, SimulatedSparks, SudoRule
 from sparkctl.tui.app import PanelApp
-from sparkctl.tui.confirming import TypeNameDialog, build_confirmation
-from sparkctl.tui.log_view import LogView
-from sparkctl.tui.overview import TileGrid
-from sparkctl.tui.palette import THEME, filter_entries, list_palette_entries
-from sparkctl.tui.sheet import TextSurface
+from sparkctl.tui.dialogs.command_palette import THEME, filter_entries, list_palette_entries
+from sparkctl.tui.dialogs.confirmations import TypeNameDialog, build_confirmation
+from sparkctl.tui.log_viewer.log_view import LogView
+from sparkctl.tui.screens.overview_screen import TileGrid
+from sparkctl.tui.widgets.text_surface import TextSurface
 from tests.sim.clients import FAST
 from tests.tui.driving import Driver, holds, idle, is_idle, on_sparks, screen, toasts, until
 

@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 
 from sparkctl import files
-from sparkctl.core.config import load_config
-from sparkctl.core.env import resolve_engine_env
-from sparkctl.core.faults import FilePosition, read_source_lines
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.logfile import open_log
-from sparkctl.core.owed import PendingStopFiles
-from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.recording import EventRecorder, read_recording
-from sparkctl.core.ssh_aliases import list_ssh_aliases
-from sparkctl.core.textedit import read_source as read_for_editing
+from sparkctl.commands.import_profile import ImportProfile, import_from_source
+from sparkctl.commands.stop.pending_stops import PendingStopFiles
+from sparkctl.config import load_config
 from sparkctl.errors import InvalidInput
-from sparkctl.operations.following.figures import average_stats_lines
-from sparkctl.operations.profile_import import ImportProfile, import_from_source
-from sparkctl.wire import sshconfig
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.logs.log_file import open_log
+from sparkctl.monitor.engine_averages import average_stats_lines
+from sparkctl.monitor.event_recording import EventRecorder, read_recording
+from sparkctl.profiles.environment import resolve_engine_env
+from sparkctl.profiles.file_issues import FilePosition, read_source_lines
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.profiles.textedit import read_source as read_for_editing
+from sparkctl.transport.ssh import ssh_config
+from sparkctl.transport.ssh.ssh_aliases import list_ssh_aliases
 
 ID = "0123456789ab" + "c" * 52
 
@@ -147,17 +147,17 @@ def test_an_ssh_config_that_is_no_file_is_said(tmp_path: Path, monkeypatch: pyte
     config = tmp_path / ".ssh" / "config"
     os.mkfifo(config)
     with pytest.raises(InvalidInput, match=r"ssh config cannot be used.*it is a FIFO"):
-        sshconfig.resolve_target("spark1")
+        ssh_config.resolve_target("spark1")
     config.unlink()
     config.write_text("Include config\n")
     with pytest.raises(InvalidInput, match="ssh config cannot be used"):
-        sshconfig.resolve_target("spark1")
+        ssh_config.resolve_target("spark1")
     config.unlink()
     os.mkfifo(tmp_path / ".ssh" / "key")
     with pytest.raises(InvalidInput, match="identity"):
-        sshconfig.resolve_target("spark1", identity="~/.ssh/key")
+        ssh_config.resolve_target("spark1", identity="~/.ssh/key")
     config.write_text("Host *\n  IdentityFile ~/.ssh/key\n")
-    assert sshconfig.resolve_target("spark1").identities == ()
+    assert ssh_config.resolve_target("spark1").identities == ()
 
 
 def test_a_pipe_that_is_named_with_its_writer_is_read_to_its_end(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def loaded(program: str, tmp_path: Path) -> set[str]:
 
 
 def run(*words: str) -> str:
-    return f"from sparkctl.cli.app import invoke_command_line; code = invoke({list(words)!r})"
+    return f"from sparkctl.cli.main import invoke_command_line; code = invoke({list(words)!r})"
 
 
 def test_the_list_sees_what_is_loaded(tmp_path: Path) -> None:
@@ -50,13 +50,14 @@ def test_help_loads_nothing_heavy(tmp_path: Path, words: tuple[str, ...]) -> Non
 
 def test_help_imports_no_verb(tmp_path: Path) -> None:
     modules = loaded(run("--help"), tmp_path)
-    assert "sparkctl.cli.app" in modules
+    assert "sparkctl.cli.main" in modules
     assert not {name for name in modules if name.startswith("sparkctl.cli.verbs")}
 
 
 def test_the_modules_of_status_leave_out_what_changes_nodes(tmp_path: Path) -> None:
     modules = loaded(
-        "import sparkctl.cli.verbs.status, sparkctl.operations.status, sparkctl.wire.open, sparkctl.wire.ssh", tmp_path
+        "import sparkctl.cli.verbs.status, sparkctl.monitor.node_status, sparkctl.transport.open_connection, sparkctl.transport.ssh.ssh_connection",
+        tmp_path,
     )
     assert "asyncssh" in modules
     assert modules.isdisjoint({"docker", "requests", "pydantic", "textual"})
@@ -67,5 +68,5 @@ def test_status_as_it_runs_leaves_them_out_too(tmp_path: Path) -> None:
     node = {"name": "closed", "host": "127.0.0.1", "port": 1, "user": "nobody"}
     (tmp_path / "config.yaml").write_text(json.dumps({"nodes": [node]}))
     modules = loaded(run("status") + "; assert code == 3, code", tmp_path)
-    assert {"asyncssh", "sparkctl.operations.status"} <= modules
+    assert {"asyncssh", "sparkctl.monitor.node_status"} <= modules
     assert modules.isdisjoint({"docker", "requests", "pydantic", "textual", "sqlite3"})

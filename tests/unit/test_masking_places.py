@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from sparkctl.core.scrub import Redactor
-from sparkctl.model.log import LogLine
+from sparkctl.model.log_line import LogLine
+from sparkctl.model.masking import LineMasker
+from sparkctl.model.scrub import Redactor
 from sparkctl.model.secrets import MASK, find_secret_values, is_secret_name, may_hold_secret, redact, redact_word
-from sparkctl.operations.masking import LineMasker
-from sparkctl.wire import docker_json
+from sparkctl.transport.docker import docker_responses
 from tests.unit.engines import golden
 
 V = "Sesame-0pen"
@@ -117,7 +117,7 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
     "redact": redact,
     "redact_word": redact_word,
     "a value": lambda text: find_secret_values({"NOTE": text}),
-    "an environment": lambda text: docker_json.parse_secret_values(
+    "an environment": lambda text: docker_responses.parse_secret_values(
         {"Config": {"Env": [f"NOTE={text}"], "Cmd": ["sh", "-c", text]}}
     ),
     "a text to post": lambda text: Redactor().redact_text(text),

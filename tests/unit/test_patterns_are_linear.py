@@ -24,7 +24,7 @@ import pytest
 
 import sparkctl
 from sparkctl.engines import engine_names
-from sparkctl.engines._vocabulary import LogRules
+from sparkctl.engines.log_rules import LogRules
 from tests.unit.hostile import hostile_pieces
 
 ROOT = Path(sparkctl.__file__).parent

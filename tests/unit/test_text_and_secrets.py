@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkctl.model.sanitize import load_json, sanitize_line, sanitize_lines, truncate_text
 from sparkctl.model.secrets import (
     MASK,
     find_secret_arguments,
@@ -19,7 +20,6 @@ from sparkctl.model.secrets import (
     redact,
     redact_word,
 )
-from sparkctl.model.text import load_json, sanitize_line, sanitize_lines, truncate_text
 
 HOSTILE = {
     "colour": "\x1b[31mred\x1b[0m",

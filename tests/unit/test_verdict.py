@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.core.record import from_json_data, to_json_data
+from sparkctl.model.json_codec import from_json_data, to_json_data
 from sparkctl.model.verdict import CAUSE_MEANINGS, Evidence, FailureCause, Verdict, normalize_cause_name
 
 DOCUMENTED = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sparkctl.cli.setup import json_option, node_option
+from sparkctl.cli.options import json_option, node_option
 
 
 @click.command("abort", short_help="Undo a switch that somebody left: what was stopped serves again.")
@@ -25,7 +25,7 @@ def command(node: tuple[str, ...], gives_up: bool, as_json: bool) -> int:
     nothing to undo (exit 6). Where what was stopped does not come back, or is not wanted any more, --give-up stops and removes
     what is left of both models, and the Sparks are open for something else.
     """
-    from sparkctl.cli.finishing import finish_switch
-    from sparkctl.operations.switch_finish import abandon_switch, abort_switch
+    from sparkctl.cli.verbs.finishing import finish_switch
+    from sparkctl.commands.switch.finish_switch import abandon_switch, abort_switch
 
     return finish_switch(abandon_switch if gives_up else abort_switch, node, as_json=as_json)

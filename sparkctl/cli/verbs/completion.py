@@ -20,10 +20,10 @@ def command(ctx: click.Context, shell: str | None) -> int:
         raise click.UsageError("for which shell? bash, zsh or fish", ctx)
     from click.shell_completion import get_completion_class
 
-    from sparkctl.cli import output
-    from sparkctl.cli.app import sparkctl_command
+    from sparkctl.cli import stdout
+    from sparkctl.cli.main import sparkctl_command
 
     kind = get_completion_class(shell)
     assert kind is not None
-    output.print_line(kind(sparkctl_command, {}, "sparkctl", "_SPARKCTL_COMPLETE").source())
+    stdout.print_line(kind(sparkctl_command, {}, "sparkctl", "_SPARKCTL_COMPLETE").source())
     return 0

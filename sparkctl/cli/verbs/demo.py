@@ -56,7 +56,7 @@ def command(
     Nothing of yours is written to: your profiles are read where they are, and everything else is in a temporary directory,
     gone at the end.
     """
-    from sparkctl.cli import panel
+    from sparkctl.cli import panel_launcher
 
     if ascii_only:
         os.environ["SPARKCTL_ASCII"] = "1"
@@ -66,7 +66,7 @@ def command(
         raise click.UsageError(f"{idle[0]} belongs to the panel: it goes without a verb", ctx)
     if plain:
         return _plain(scenario, speed)
-    if not serve and not verb and not panel.can_open_panel():
+    if not serve and not verb and not panel_launcher.can_open_panel():
         raise click.UsageError("which verb? for example: sparkctl demo up qwen36 --node spark1", ctx)
     if serve:
         return _serve(scenario or "empty", speed)
@@ -77,19 +77,19 @@ def command(
 
 def _verb(verb: tuple[str, ...], scenario: str, speed: float) -> int:
     """Run a verb there, and say what became of what it started."""
-    from sparkctl.cli import narrate
+    from sparkctl.cli import stderr
 
     with _temporary_home(scenario, speed=speed) as home:
         code = _invoke(verb)
         has_log = any((home / "state").rglob("*.log"))
     if verb[0] == "up":
-        narrate.print_message(_explain_end(code, has_log))
+        stderr.print_message(_explain_end(code, has_log))
     return code
 
 
 def _plain(scenario: str | None, speed: float) -> int:
     """Tell in sentences what changes there, until Ctrl-C."""
-    from sparkctl.cli.plain import run_plain_mode
+    from sparkctl.cli.plain_mode import run_plain_mode
 
     with _temporary_home(scenario or _AT_WORK, speed=speed):
         return run_plain_mode()
@@ -97,22 +97,22 @@ def _plain(scenario: str | None, speed: float) -> int:
 
 def _panel(scenario: str | None, speed: float, *, readonly: bool) -> int:
     """Open the panel on them. Their clock is the panel's: it goes faster while something starts, and the header says so."""
-    from sparkctl.cli import demo_story
-    from sparkctl.cli.panel import open_panel
-    from sparkctl.sim import DEMO_SPEED, SimClock
+    from sparkctl.cli import demo_script
+    from sparkctl.cli.panel_launcher import open_panel
+    from sparkctl.simulator import DEMO_SPEED, SimClock
 
     clock = SimClock(elastic=True)
-    pace = {"speed": 1 / DEMO_SPEED, "clock": clock, "haste": demo_story.TIME_FACTOR * speed}
+    pace = {"speed": 1 / DEMO_SPEED, "clock": clock, "haste": demo_script.TIME_FACTOR * speed}
     with _temporary_home(scenario or (_AT_WORK if readonly else "story"), **pace) as home:
-        demo_story.seed_start_history(home / "state")
+        demo_script.seed_start_history(home / "state")
         with_story = scenario is None and not readonly
-        return open_panel(readonly=readonly, demo=demo_story.build_demo_options(clock, with_story=with_story))
+        return open_panel(readonly=readonly, demo=demo_script.build_demo_options(clock, with_story=with_story))
 
 
 @contextmanager
 def _run_simulator(scenario: str, **pace: Any) -> Iterator[tuple[Path, Path]]:
     """Let two simulated Sparks run; the value is their config, and a directory for an operator who is at home nowhere else."""
-    from sparkctl.sim import run_in_background
+    from sparkctl.simulator import run_in_background
 
     with (
         _handle_hangup(),
@@ -131,9 +131,9 @@ def _temporary_home(scenario: str, **pace: Any) -> Iterator[Path]:
         yield home
         has_written = _profiles(home) != before
     if has_written:
-        from sparkctl.cli import narrate
+        from sparkctl.cli import stderr
 
-        narrate.print_message(_WRITTEN)
+        stderr.print_message(_WRITTEN)
 
 
 def _profiles(home: Path) -> frozenset[tuple[str, int]]:
@@ -169,7 +169,7 @@ def _handle_hangup() -> Iterator[None]:
 
 
 def _invoke(verb: tuple[str, ...]) -> int:
-    from sparkctl.cli.app import invoke_command_line
+    from sparkctl.cli.main import invoke_command_line
 
     return invoke_command_line(list(verb))
 
@@ -178,7 +178,7 @@ def _copy_config(home: Path) -> None:
     """Copy the operator's config, without the profiles: those are read where they are."""
     import shutil
 
-    from sparkctl.core.paths import APP_NAME, config_dir, user_profiles_dir
+    from sparkctl.paths import APP_NAME, config_dir, user_profiles_dir
 
     profiles = user_profiles_dir()
 
@@ -193,7 +193,7 @@ def _copy_config(home: Path) -> None:
 @contextmanager
 def _use_directories(config: Path, home: Path) -> Iterator[None]:
     """Be an operator with directories of its own under ``home``, whose ~/.ssh/config does not apply."""
-    from sparkctl.core.paths import read_only_profiles_dir, user_profiles_dir
+    from sparkctl.paths import read_only_profiles_dir, user_profiles_dir
 
     changed = {
         "SPARKCTL_PROFILES_BENEATH": str(read_only_profiles_dir() or user_profiles_dir()),
@@ -221,17 +221,17 @@ def _serve(scenario: str, speed: float) -> int:
     import signal
     import threading
 
-    from sparkctl.cli import narrate, output
+    from sparkctl.cli import stderr, stdout
 
     with _run_simulator(scenario, speed=speed) as (config, home):
-        output.print_line(f"export SPARKCTL_CONFIG={config}")
-        output.print_line(f"export SPARKCTL_STATE={home / 'state'}")
-        output.print_line(f"export XDG_CONFIG_HOME={home / 'config'}")
+        stdout.print_line(f"export SPARKCTL_CONFIG={config}")
+        stdout.print_line(f"export SPARKCTL_STATE={home / 'state'}")
+        stdout.print_line(f"export XDG_CONFIG_HOME={home / 'config'}")
         if "SPARKCTL_PROFILES_BENEATH" in os.environ:
-            output.print_line(
+            stdout.print_line(
                 f"export SPARKCTL_PROFILES_BENEATH={shlex.quote(os.environ['SPARKCTL_PROFILES_BENEATH'])}"
             )
-        narrate.print_message(
+        stderr.print_message(
             "two simulated Sparks are running; Ctrl-C ends them. Endpoints of what you start answer inside them only. "
             "Profiles that are written in such a terminal end with them, too"
         )

@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from sparkctl.cli import loop
-from sparkctl.cli.setup import (
+from sparkctl.cli.options import (
     complete_profiles,
     create_context,
     json_document_option,
@@ -21,7 +21,7 @@ from sparkctl.cli.setup import (
 from sparkctl.engines import engine_names
 
 if TYPE_CHECKING:
-    from sparkctl.operations.diagnose import DiagnosisReport
+    from sparkctl.commands.diagnose_log import DiagnosisReport
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -68,27 +68,27 @@ def command(
 def _diagnose_source(
     ctx: click.Context, log: str, engine: str | None, node: tuple[str, ...], *, as_json: bool
 ) -> DiagnosisReport:
-    from sparkctl.operations.diagnose import diagnose_bytes, diagnose_instance
+    from sparkctl.commands.diagnose_log import diagnose_bytes, diagnose_instance
 
     if log == "-":
         if node:
             raise click.UsageError("--node belongs to an instance", ctx)
         if sys.stdin.isatty():
-            from sparkctl.cli import narrate
+            from sparkctl.cli import stderr
 
-            narrate.print_message("paste the log, then Ctrl-D on a line of its own")
-        from sparkctl.core.logfile import refuse_endless
+            stderr.print_message("paste the log, then Ctrl-D on a line of its own")
+        from sparkctl.logs.log_file import refuse_endless
 
         refuse_endless(sys.stdin)
         return diagnose_bytes(
             sys.stdin.buffer.raw if hasattr(sys.stdin.buffer, "raw") else sys.stdin.buffer, "stdin", engine
         )
     if not node and _looks_like_path(log):
-        from sparkctl.core.logfile import open_log
+        from sparkctl.logs.log_file import open_log
 
         with open_log(Path(log)) as source:
             return diagnose_bytes(source, log, engine)
-    from sparkctl.core.config import load_config
+    from sparkctl.config import load_config
 
     context = create_context(may_ask=not as_json)
     nodes = (
@@ -105,32 +105,32 @@ def _looks_like_path(word: str) -> bool:
 
 
 def _print_diagnosis(found: DiagnosisReport, *, as_json: bool) -> None:
-    from sparkctl.cli import narrate, output
+    from sparkctl.cli import stderr, stdout
     from sparkctl.engines import load_engine
-    from sparkctl.present.diagnosis import build_diagnosis_json, format_diagnosis
-    from sparkctl.present.fold import wrap_line
+    from sparkctl.views.diagnosis_view import build_diagnosis_json, format_diagnosis
+    from sparkctl.views.text.line_wrap import wrap_line
 
     for where, error in found.silent:
-        narrate.print_warning(where, error.message, error.hint)
+        stderr.print_warning(where, error.message, error.hint)
     if as_json:
-        output.print_json(build_diagnosis_json(found.diagnosis, found.source, found.instance, found.node))
+        stdout.print_json(build_diagnosis_json(found.diagnosis, found.source, found.instance, found.node))
         return
     if found.node is not None:
-        narrate.print_message(found.source)
-    width = output.width()
+        stderr.print_message(found.source)
+    width = stdout.width()
     for line in format_diagnosis(found.diagnosis, lambda name: load_engine(name).title, found.instance, found.node):
-        output.print_lines(wrap_line(line, width, 10))
+        stdout.print_lines(wrap_line(line, width, 10))
 
 
 def _list_causes(as_json: bool) -> int:
-    from sparkctl.cli import output
+    from sparkctl.cli import stdout
     from sparkctl.model.verdict import CAUSE_MEANINGS
-    from sparkctl.present.diagnosis import format_causes
+    from sparkctl.views.diagnosis_view import format_causes
 
     if as_json:
-        output.print_json(
+        stdout.print_json(
             {"schema": 1, "causes": [{"cause": str(one), "means": means} for one, means in CAUSE_MEANINGS.items()]}
         )
     else:
-        output.print_lines(format_causes())
+        stdout.print_lines(format_causes())
     return 0

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.recording import RecordingPrinter, open_recorder, record_options, recording_exit_code
-from sparkctl.cli.setup import create_context, json_option, node_option, select_configured_nodes
+from sparkctl.cli.options import create_context, json_option, node_option, select_configured_nodes
+from sparkctl.cli.record_options import RecordingPrinter, open_recorder, record_options, recording_exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sparkctl.cli.drive import EventPrinter
-    from sparkctl.core.context import CommandContext
+    from sparkctl.cli.verb_runner import EventPrinter
+    from sparkctl.commands.context import CommandContext
     from sparkctl.model.node import Node
 
 _HANG = 18  # below the words of a finding
@@ -55,9 +55,9 @@ def command(
     bytes, and measures each of them each way by TCP, by ib_write_bw where both have it; nothing is installed. --collect
     changes nothing on them and judges nothing. Exit 5 if something is a problem, 3 if a node could not be asked.
     """
-    from sparkctl.cli.drive import run_verb
-    from sparkctl.cli.tellers import JsonPrinter
-    from sparkctl.operations.doctor import check_nodes
+    from sparkctl.cli.event_printers import JsonPrinter
+    from sparkctl.cli.verb_runner import run_verb
+    from sparkctl.commands.doctor_checks import check_nodes
 
     if collect is not None and record is not None:
         raise click.UsageError("either --collect, which judges nothing, or --record, not both", ctx)
@@ -80,20 +80,20 @@ def _collect_bundle(context: CommandContext, nodes: Sequence[Node], file: str, a
     """Write the bundle; its path is what stdout gets."""
     import time
 
-    from sparkctl.cli import narrate, output
-    from sparkctl.cli.drive import run_verb
-    from sparkctl.cli.tellers import JsonPrinter, TextPrinter
-    from sparkctl.core.bundle import SupportBundle
-    from sparkctl.core.paths import config_file
+    from sparkctl.cli import stderr, stdout
+    from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
+    from sparkctl.cli.verb_runner import run_verb
+    from sparkctl.commands.bundle import SupportBundle
+    from sparkctl.commands.doctor_bundle import collect_support_bundle
     from sparkctl.files import read_regular
     from sparkctl.model.events import CommandEnded, Event
-    from sparkctl.operations.collect import collect_support_bundle
+    from sparkctl.paths import config_file
 
     class CollectTeller(TextPrinter):
         def print_event(self, event: Event) -> None:
             super().print_event(event)
             if isinstance(event, CommandEnded) and event.file:
-                output.print_line(event.file)
+                stdout.print_line(event.file)
 
     path = Path(file or time.strftime("sparkctl-collect-%Y%m%d-%H%M%S.tar.gz"))
     try:
@@ -103,7 +103,7 @@ def _collect_bundle(context: CommandContext, nodes: Sequence[Node], file: str, a
     with SupportBundle(path):  # a name that cannot be is said before a node is asked
         pass
     if not as_json:
-        narrate.print_message(f"reading {', '.join(node.name for node in nodes)}; this may take a minute")
+        stderr.print_message(f"reading {', '.join(node.name for node in nodes)}; this may take a minute")
     return run_verb(
         context,
         lambda: collect_support_bundle(context, nodes, path, config, os.environ),
@@ -112,12 +112,12 @@ def _collect_bundle(context: CommandContext, nodes: Sequence[Node], file: str, a
 
 
 def _create_printer(names: Sequence[str], *, at_once: bool = False) -> EventPrinter:
-    from sparkctl.cli import output
-    from sparkctl.cli.style import is_ascii_only
-    from sparkctl.cli.tellers import TextPrinter
+    from sparkctl.cli import stdout
+    from sparkctl.cli.event_printers import TextPrinter
+    from sparkctl.cli.terminal_style import is_ascii_only
     from sparkctl.model.events import CheckCompleted, CommandEnded, Event, FindingReported
-    from sparkctl.present.findings import format_finding
-    from sparkctl.present.fold import wrap_line
+    from sparkctl.views.finding_view import format_finding
+    from sparkctl.views.text.line_wrap import wrap_line
 
     class DoctorTeller(TextPrinter):
         """Findings are what was asked for: they go to stdout, under their node. Of several nodes each stands together, in
@@ -151,8 +151,8 @@ def _create_printer(names: Sequence[str], *, at_once: bool = False) -> EventPrin
             found = self.held.pop(node, [])
             if found and node != self.node:
                 self.node = node
-                output.print_line(f"{node}")
+                stdout.print_line(f"{node}")
             lines = [line for one in found for line in format_finding(one, is_ascii_only(sys.stdout))]
-            output.print_lines(part for line in lines for part in wrap_line(line, output.width(), _HANG))
+            stdout.print_lines(part for line in lines for part in wrap_line(line, stdout.width(), _HANG))
 
     return DoctorTeller()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sparkctl.cli.setup import (
+from sparkctl.cli.options import (
     complete_profiles,
     create_context,
     json_option,
@@ -49,10 +49,10 @@ def command(
       sparkctl down --all --node spark2
       sparkctl down qwen36 --kill            without time to finish
     """
-    from sparkctl.cli.drive import run_verb
-    from sparkctl.cli.tellers import JsonPrinter, TextPrinter
-    from sparkctl.core.profiles import ProfileLibrary
-    from sparkctl.operations.down import StopInstance, stop_instance
+    from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
+    from sparkctl.cli.verb_runner import run_verb
+    from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+    from sparkctl.profiles.library import ProfileLibrary
 
     if everything and instance is not None:
         raise click.UsageError("either INSTANCE or --all, not both", ctx)

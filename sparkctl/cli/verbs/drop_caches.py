@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.setup import create_context, json_option, node_option, select_configured_nodes
+from sparkctl.cli.options import create_context, json_option, node_option, select_configured_nodes
 
 if TYPE_CHECKING:
-    from sparkctl.cli.drive import EventPrinter
+    from sparkctl.cli.verb_runner import EventPrinter
 
 
 @click.command("drop-caches", short_help="Drop the page cache, with memory before and after.")
@@ -21,9 +21,9 @@ def command(node: tuple[str, ...], as_json: bool) -> int:
     It needs the right to `sudo tee /proc/sys/vm/drop_caches`; without it you are asked for the password, or told the
     sudoers line.
     """
-    from sparkctl.cli.drive import run_verb
-    from sparkctl.cli.tellers import JsonPrinter
-    from sparkctl.operations.drop_caches import drop_caches
+    from sparkctl.cli.event_printers import JsonPrinter
+    from sparkctl.cli.verb_runner import run_verb
+    from sparkctl.commands.drop_caches import drop_caches
 
     context = create_context(may_ask=not as_json)
     nodes = select_configured_nodes(node)
@@ -31,17 +31,17 @@ def command(node: tuple[str, ...], as_json: bool) -> int:
 
 
 def _teller() -> EventPrinter:
-    from sparkctl.cli import output
-    from sparkctl.cli.tellers import TextPrinter
+    from sparkctl.cli import stdout
+    from sparkctl.cli.event_printers import TextPrinter
     from sparkctl.model.events import CachesDropped, Event
-    from sparkctl.present.sentences import format_cache_table
+    from sparkctl.views.event_text import format_cache_table
 
     class CachesTeller(TextPrinter):
         """The figures are what was asked for: they go to stdout."""
 
         def print_event(self, event: Event) -> None:
             if isinstance(event, CachesDropped):
-                output.print_lines(format_cache_table(event))
+                stdout.print_lines(format_cache_table(event))
             else:
                 super().print_event(event)
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli import loop
-from sparkctl.cli.setup import create_context, node_option, select_configured_nodes
+from sparkctl.cli.options import create_context, node_option, select_configured_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sparkctl.model.endpoint import ServedEndpoint
+    from sparkctl.commands.endpoint import ServedEndpoint
 
 _FORMS = ("env", "litellm", "openclaw", "opencode", "json")
 
@@ -34,43 +34,43 @@ def command(node: tuple[str, ...], form: str, as_json: bool) -> int:
     A key is never printed: where a server wants one, the form names the variable of your environment to put it in.
     Exit 3 if a node could not be asked.
     """
-    from sparkctl.cli import narrate, output
+    from sparkctl.cli import stderr, stdout
+    from sparkctl.commands.list_endpoints import default_endpoint, list_endpoints
     from sparkctl.errors import ExitCode
-    from sparkctl.operations.endpoints import default_endpoint, list_endpoints
-    from sparkctl.present.endpoint_forms import api_key_variable, build_endpoints_json, format_endpoint_config
+    from sparkctl.views.endpoint_config import api_key_variable, build_endpoints_json, format_endpoint_config
 
     as_json = as_json or form == "json"
     context = create_context(may_ask=not as_json)
     served, silent = loop.run_async(list_endpoints(context, select_configured_nodes(node)))
     if as_json:
-        output.print_json(build_endpoints_json(served))
+        stdout.print_json(build_endpoints_json(served))
     elif served:
         default = default_endpoint(served, silent)
-        output.print_sanitized_lines(format_endpoint_config(served, form, default))
+        stdout.print_sanitized_lines(format_endpoint_config(served, form, default))
         if form in ("env", "openclaw"):
             _warn_of_default(served, default)
     for one in silent:
-        narrate.print_warning(one.where, one.message, one.hint)
+        stderr.print_warning(one.where, one.message, one.hint)
     for reached in served:
         if reached.needs_key:
-            narrate.print_warning(
+            stderr.print_warning(
                 reached.node, f"{reached.instance} wants a key: put it into {api_key_variable(reached)}", None
             )
     if not served and not silent:
-        narrate.print_message("no model answers")
+        stderr.print_message("no model answers")
     return int(ExitCode.UNREACHABLE if any(one.is_node for one in silent) else ExitCode.DONE)
 
 
 def _warn_of_default(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> None:
-    from sparkctl.cli import narrate
+    from sparkctl.cli import stderr
 
     if default is None:
         names = ", ".join(f"{one.instance} on {one.node}" for one in served)
-        narrate.print_warning(
+        stderr.print_warning(
             None, f"no default endpoint is set: only engines that sparkctl did not start answer ({names})",
             "use the variables that begin with its name, or try again when every node answers",
         )  # fmt: skip
     elif not default.ours:
-        narrate.print_warning(
+        stderr.print_warning(
             default.node, f"the default endpoint is {default.instance}, which sparkctl did not start", None
         )

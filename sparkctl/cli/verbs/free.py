@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sparkctl.cli.setup import (
+from sparkctl.cli.options import (
     complete_nodes,
     create_context,
     json_option,
@@ -34,9 +34,9 @@ def command(nodes: tuple[str, ...], dry_run: bool, grace: float | None, as_json:
       sparkctl free spark2
       sparkctl free spark1 spark2 --dry-run
     """
-    from sparkctl.cli.drive import run_verb
-    from sparkctl.cli.tellers import JsonPrinter, TextPrinter
-    from sparkctl.operations.down import StopInstance, stop_instance
+    from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
+    from sparkctl.cli.verb_runner import run_verb
+    from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 
     context = create_context(may_ask=not as_json)
     request = StopInstance(

@@ -7,7 +7,7 @@ import sys
 import click
 
 from sparkctl.cli import loop
-from sparkctl.cli.setup import (
+from sparkctl.cli.options import (
     complete_profiles,
     create_context,
     json_document_option,
@@ -21,7 +21,7 @@ _DAY = 24 * 3600.0
 
 
 def _parse_size_option(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    from sparkctl.core.profile_fields import parse_guard_floor
+    from sparkctl.profiles.field_types import parse_guard_floor
 
     try:
         return None if value is None else parse_guard_floor(value)
@@ -42,19 +42,19 @@ def command() -> None:
 @json_document_option
 def guard_status_command(node: tuple[str, ...], as_json: bool) -> int:
     """Show what is guarded, what the guard did, and what it stopped. Exit 3 if a node, or its guard, could not be asked."""
-    from sparkctl.cli import output
-    from sparkctl.cli.style import is_ascii_only
-    from sparkctl.core.record import to_json_data
+    from sparkctl.cli import stdout
+    from sparkctl.cli.terminal_style import is_ascii_only
+    from sparkctl.commands.arm_guard import read_guard_status as look
     from sparkctl.errors import ExitCode
-    from sparkctl.model.guard import GuardAnswer
-    from sparkctl.operations.guard import read_guard_status as look
-    from sparkctl.present.guard_table import format_guard_status
+    from sparkctl.model.guard_state import GuardAnswer
+    from sparkctl.model.json_codec import to_json_data
+    from sparkctl.views.guard_view import format_guard_status
 
     views = loop.run_async(look(create_context(may_ask=not as_json), select_configured_nodes(node)))
     if as_json:
-        output.print_json({"schema": 1, "nodes": to_json_data(views)})
+        stdout.print_json({"schema": 1, "nodes": to_json_data(views)})
     else:
-        output.print_lines(format_guard_status(views, is_ascii_only(sys.stdout), output.width()))
+        stdout.print_lines(format_guard_status(views, is_ascii_only(sys.stdout), stdout.width()))
     is_known = all(view.answer in (GuardAnswer.RUNS, GuardAnswer.NONE) for view in views)
     return int(ExitCode.DONE if is_known else ExitCode.UNREACHABLE)
 
@@ -82,12 +82,12 @@ def guard_arm_command(
     When memory runs out, the one that grew most is stopped, and nothing starts it again. A container of others is stopped
     only if you name it with --foreign.
     """
-    from sparkctl.cli.drive import run_verb
-    from sparkctl.cli.tellers import JsonPrinter, TextPrinter
-    from sparkctl.model.guard import DEFAULT_FLOOR
-    from sparkctl.model.plan import GuardRule
-    from sparkctl.operations.guard import ArmGuard
-    from sparkctl.operations.guard import arm_guard as begin
+    from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
+    from sparkctl.cli.verb_runner import run_verb
+    from sparkctl.commands.arm_guard import ArmGuard
+    from sparkctl.commands.arm_guard import arm_guard as begin
+    from sparkctl.model.guard_state import DEFAULT_FLOOR
+    from sparkctl.model.launch_plan import GuardRule
 
     context = create_context(may_ask=not as_json)
     rule = GuardRule(floor or DEFAULT_FLOOR, 0, limit or _DAY)
@@ -101,9 +101,9 @@ def guard_arm_command(
 @json_option
 def guard_disarm_command(instance: str | None, node: tuple[str, ...], as_json: bool) -> int:
     """End the guarding of INSTANCE, or of everything, a start that is under way included."""
-    from sparkctl.cli.drive import run_verb
-    from sparkctl.cli.tellers import JsonPrinter, TextPrinter
-    from sparkctl.operations.guard import disarm_guard as end
+    from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
+    from sparkctl.cli.verb_runner import run_verb
+    from sparkctl.commands.arm_guard import disarm_guard as end
 
     context = create_context(may_ask=not as_json)
     nodes = select_configured_nodes(node)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.setup import complete_nodes, complete_profiles, create_context, json_document_option
+from sparkctl.cli.options import complete_nodes, complete_profiles, create_context, json_document_option
 
 if TYPE_CHECKING:
-    from sparkctl.core.history import OperationHistory
-    from sparkctl.model.history import OperationRecord
+    from sparkctl.history.model import OperationRecord
+    from sparkctl.history.operation_history import OperationHistory
 
 _SHOW = "show"
 _LIST_ONLY = ("--node", "--failed", "--last")
@@ -62,8 +62,8 @@ def command(
 def _list(
     history: OperationHistory, profile: str | None, node: str | None, failed: bool, last: int, as_json: bool
 ) -> int:
-    from sparkctl.cli import output
-    from sparkctl.present.history_rows import build_history_json, format_history
+    from sparkctl.cli import stdout
+    from sparkctl.views.history_view import build_history_json, format_history
 
     found = history.operations(profile, node, failed=failed, most=last)
     _report_file_errors(history)
@@ -72,19 +72,19 @@ def _list(
     if not found and node is not None:
         _check_node_name(history, node)
     if as_json:
-        output.print_json(build_history_json(found))
+        stdout.print_json(build_history_json(found))
     else:
         has_others = not found and bool(history.operations(most=1))
-        output.print_lines(format_history(found, output.width(), has_others=has_others))
+        stdout.print_lines(format_history(found, stdout.width(), has_others=has_others))
     return 0
 
 
 def _show(history: OperationHistory, number: int, as_json: bool) -> int:
-    from sparkctl.cli import output
-    from sparkctl.core.what_changed import diff_starts
+    from sparkctl.cli import stdout
     from sparkctl.errors import InvalidInput
-    from sparkctl.present.fold import wrap_line
-    from sparkctl.present.history_rows import build_operation_json, build_operation_sections, format_sections
+    from sparkctl.history.start_diff import diff_starts
+    from sparkctl.views.history_view import build_operation_json, build_operation_sections, format_sections
+    from sparkctl.views.text.line_wrap import wrap_line
 
     one: OperationRecord | None = history.operation(number)
     _report_file_errors(history)
@@ -94,30 +94,30 @@ def _show(history: OperationHistory, number: int, as_json: bool) -> int:
     changes = None if worked is None else diff_starts(worked, one)
     parts = history.parts_of(one)
     if as_json:
-        output.print_json(build_operation_json(one, worked, changes, parts))
+        stdout.print_json(build_operation_json(one, worked, changes, parts))
         return 0
-    width = output.width()
+    width = stdout.width()
     for line in format_sections(build_operation_sections(one, worked, changes, parts)):
-        output.print_lines(wrap_line(line, width))
+        stdout.print_lines(wrap_line(line, width))
     return 0
 
 
 def _report_file_errors(history: OperationHistory) -> None:
     """Say what is wrong with the file; raises `InvalidInput` where nothing can be read of it."""
-    from sparkctl.cli import narrate
+    from sparkctl.cli import stderr
     from sparkctl.errors import InvalidInput
 
     word = history.take_warning()
     if word is not None and history.is_unreadable:
         raise InvalidInput(word, "what was done is not lost by that; with the file moved away a new history begins")
     if word is not None:
-        narrate.print_warning(None, word, None)
+        stderr.print_warning(None, word, None)
 
 
 def _check_profile_name(history: OperationHistory, profile: str) -> None:
-    from sparkctl.core.profiles import ProfileLibrary
     from sparkctl.errors import InvalidInput
     from sparkctl.model.suggest import format_did_you_mean
+    from sparkctl.profiles.library import ProfileLibrary
 
     names = ProfileLibrary().names()
     known = {*names, *(name for one in history.operations(most=-1) if (name := one.profile or one.instance))}
@@ -129,7 +129,7 @@ def _check_profile_name(history: OperationHistory, profile: str) -> None:
 
 
 def _check_node_name(history: OperationHistory, node: str) -> None:
-    from sparkctl.core.config import load_config
+    from sparkctl.config import load_config
     from sparkctl.errors import InvalidInput, SparkctlError
     from sparkctl.model.suggest import format_did_you_mean
 

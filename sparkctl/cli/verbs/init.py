@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli import loop
-from sparkctl.cli.setup import create_context
+from sparkctl.cli.options import create_context
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from sparkctl.commands.init import ConnectionCheck
     from sparkctl.model.node import Node
-    from sparkctl.operations.init import ConnectionCheck
 
 _NAME_RULE = "letters, digits, dot, dash and underscore"
 
@@ -35,9 +35,9 @@ def command(entries: tuple[str, ...], identity: str | None, models: str | None, 
     sparkctl init --node spark1=milo@spark-2a60.local \\
                   --node spark2=milo@spark-77f1.local
     """
-    from sparkctl.cli import narrate, output
-    from sparkctl.core import paths
-    from sparkctl.core.config_write import write_config
+    from sparkctl import paths
+    from sparkctl.cli import stderr, stdout
+    from sparkctl.config_write import write_config
     from sparkctl.errors import ExitCode, InvalidInput
 
     _check_paths(identity, models)
@@ -49,21 +49,21 @@ def command(entries: tuple[str, ...], identity: str | None, models: str | None, 
     nodes = nodes or _ask_for_nodes(identity, models)
     tested = [] if no_test else loop.run_async(_test_nodes(nodes))
     for visit in tested:
-        narrate.print_message(f"{visit.node.name}  {visit.words}")
+        stderr.print_message(f"{visit.node.name}  {visit.words}")
         if visit.problem:
-            narrate.print_warning(visit.node.name, visit.problem, visit.remedy)
-    output.print_line(str(write_config(nodes, path, replace=replace)))
+            stderr.print_warning(visit.node.name, visit.problem, visit.remedy)
+    stdout.print_line(str(write_config(nodes, path, replace=replace)))
     bad = [visit for visit in tested if visit.problem]
     if bad:
-        narrate.print_message("written; what is named above wants mending first, then: sparkctl doctor")
+        stderr.print_message("written; what is named above wants mending first, then: sparkctl doctor")
         return int(ExitCode.UNREACHABLE)
-    narrate.print_message("next: sparkctl doctor, then sparkctl up qwen36 --node " + nodes[0].name)
+    stderr.print_message("next: sparkctl doctor, then sparkctl up qwen36 --node " + nodes[0].name)
     return int(ExitCode.DONE)
 
 
 async def _test_nodes(nodes: list[Node]) -> list[ConnectionCheck]:
     """One after the other: each may have a question for the operator."""
-    from sparkctl.operations.init import check_connection
+    from sparkctl.commands.init import check_connection
 
     context = create_context()
     return [await check_connection(context, node) for node in nodes]
@@ -73,7 +73,7 @@ def _parse_node_entry(entry: str, identity: str | None, models: str | None) -> N
     """Read NAME=[USER@]HOST[:PORT]; without NAME= the host names the node."""
     from dataclasses import replace as changed
 
-    from sparkctl.core.config import NODE_NAME_PATTERN, parse_node_address
+    from sparkctl.config import NODE_NAME_PATTERN, parse_node_address
     from sparkctl.errors import InvalidInput
     from sparkctl.model.node import NodeName
 
@@ -86,17 +86,17 @@ def _parse_node_entry(entry: str, identity: str | None, models: str | None) -> N
 
 
 def _ask_for_nodes(identity: str | None, models: str | None) -> list[Node]:
-    from sparkctl.cli import narrate
+    from sparkctl.cli import stderr
     from sparkctl.errors import InvalidInput
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise InvalidInput(
             "stdin is not a terminal: name the nodes", "sparkctl init --node spark1=milo@spark-2a60.local"
         )
-    narrate.print_message(
+    stderr.print_message(
         "The address of each Spark, as ssh takes it: milo@spark-2a60.local, or an alias of ~/.ssh/config."
     )
-    narrate.print_message("`local` is this machine. An empty answer ends the list.")
+    stderr.print_message("`local` is this machine. An empty answer ends the list.")
     nodes: list[Node] = []
     while (address := _ask_address(f"spark{len(nodes) + 1}")) is not None:
         name = _ask_name(f"spark{len(nodes) + 1}", {node.name for node in nodes})
@@ -108,30 +108,30 @@ def _ask_for_nodes(identity: str | None, models: str | None) -> list[Node]:
 
 def _ask_address(name: str) -> str | None:
     """Return an address that can be one, None for an empty answer."""
-    from sparkctl.cli import narrate
-    from sparkctl.core.config import parse_node_address
+    from sparkctl.cli import stderr
+    from sparkctl.config import parse_node_address
     from sparkctl.errors import InvalidInput
 
     while address := str(click.prompt(f"address of {name}", default="", show_default=False, err=True)).strip():
         try:
             parse_node_address(address)
         except InvalidInput as wrong:
-            narrate.print_message(f"  {wrong.message}")
+            stderr.print_message(f"  {wrong.message}")
         else:
             return address
     return None
 
 
 def _ask_name(default: str, taken: Collection[str]) -> str:
-    from sparkctl.cli import narrate
-    from sparkctl.core.config import NODE_NAME_PATTERN
+    from sparkctl.cli import stderr
+    from sparkctl.config import NODE_NAME_PATTERN
 
     while True:
         name = str(click.prompt("its name here", default=default, err=True)).strip()
         if name in taken:
-            narrate.print_message(f"  {name} is taken by a node before")
+            stderr.print_message(f"  {name} is taken by a node before")
         elif not NODE_NAME_PATTERN.fullmatch(name):
-            narrate.print_message(f"  {name!r} cannot be a node's name: {_NAME_RULE}")
+            stderr.print_message(f"  {name!r} cannot be a node's name: {_NAME_RULE}")
         else:
             return name
 

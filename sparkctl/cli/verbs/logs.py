@@ -6,7 +6,7 @@ import re
 
 import click
 
-from sparkctl.cli.setup import (
+from sparkctl.cli.options import (
     complete_profiles,
     create_context,
     json_option,
@@ -41,11 +41,11 @@ def command(
     An engine writes a line for each time that sparkctl asks it for its health, its figures or a token. Those lines are
     left out, other clients' are not.
     """
-    from sparkctl.cli.drive import run_verb
-    from sparkctl.cli.log_teller import LogPrinter
-    from sparkctl.cli.tellers import JsonPrinter
-    from sparkctl.core.bounded_pattern import compile_bounded
-    from sparkctl.operations.logs import ShowLog, show_log
+    from sparkctl.cli.event_printers import JsonPrinter
+    from sparkctl.cli.verb_runner import run_verb
+    from sparkctl.cli.verbs.log_teller import LogPrinter
+    from sparkctl.commands.show_log import ShowLog, show_log
+    from sparkctl.logs.bounded_pattern import compile_bounded
 
     try:
         pattern = compile_bounded(grep, re.IGNORECASE if ignore_case else 0) if grep is not None else None

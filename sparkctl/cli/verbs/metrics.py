@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli import loop
-from sparkctl.cli.setup import create_context, node_option, select_configured_nodes
+from sparkctl.cli.options import create_context, node_option, select_configured_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sparkctl.core.context import CommandContext
+    from sparkctl.commands.context import CommandContext
     from sparkctl.model.node import Node
 
 PORT = 9768
@@ -41,17 +41,17 @@ def command(node: tuple[str, ...], serve: int | None) -> int:
 
 
 async def _print_metrics(context: CommandContext, nodes: Sequence[Node]) -> int:
-    from sparkctl.cli import narrate, output
+    from sparkctl.cli import stderr, stdout
     from sparkctl.errors import ExitCode
     from sparkctl.model.node import NodeState
-    from sparkctl.operations.top import read_load_views
-    from sparkctl.present.exposition import render_metrics
+    from sparkctl.monitor.watch_nodes import read_load_views
+    from sparkctl.views.prometheus_metrics import render_metrics
 
     views = await read_load_views(context, nodes)
-    output.print_lines(render_metrics(views, context.clock.unix_time()).splitlines())
+    stdout.print_lines(render_metrics(views, context.clock.unix_time()).splitlines())
     for view in views:
         if view.detail:
-            narrate.print_warning(view.name, view.detail, view.hint)
+            stderr.print_warning(view.name, view.detail, view.hint)
     known = all(view.state is NodeState.OK and view.docker_known for view in views)
     return int(ExitCode.DONE if known else ExitCode.UNREACHABLE)
 
@@ -61,15 +61,15 @@ async def _serve_metrics(context: CommandContext, nodes: Sequence[Node], port: i
     import threading
     from contextlib import aclosing
 
-    from sparkctl.cli import narrate, output
-    from sparkctl.cli.drive import run_until_interrupt
-    from sparkctl.cli.scrape import create_metrics_server
-    from sparkctl.core.sampler import BACKGROUND_INTERVAL
-    from sparkctl.core.store import NodeTelemetryView
+    from sparkctl.cli import stderr, stdout
+    from sparkctl.cli.verb_runner import run_until_interrupt
+    from sparkctl.cli.verbs.scrape import create_metrics_server
     from sparkctl.errors import InvalidInput
     from sparkctl.model.node import NodeState
-    from sparkctl.operations.top import watch_load_views
-    from sparkctl.present.exposition import build_registry
+    from sparkctl.monitor.node_views import NodeTelemetryView
+    from sparkctl.monitor.sampler import BACKGROUND_INTERVAL
+    from sparkctl.monitor.watch_nodes import watch_load_views
+    from sparkctl.views.prometheus_metrics import build_registry
 
     latest = tuple(NodeTelemetryView(node.name, NodeState.UNKNOWN, context.clock.unix_time()) for node in nodes)
     try:
@@ -87,8 +87,8 @@ async def _serve_metrics(context: CommandContext, nodes: Sequence[Node], port: i
 
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    output.print_line(f"http://{_HERE}:{server.server_port}/metrics")
-    narrate.print_message("each scrape reads what is known then; Ctrl-C ends it")
+    stdout.print_line(f"http://{_HERE}:{server.server_port}/metrics")
+    stderr.print_message("each scrape reads what is known then; Ctrl-C ends it")
     try:
         await run_until_interrupt(keep())
     finally:

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from sparkctl.cli.setup import (
+from sparkctl.cli.options import (
     complete_profiles,
     create_context,
     json_document_option,
@@ -38,10 +38,10 @@ def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_
     Exit 0: `up` would start it, also after dropping the page cache, and where a part of the sum is not known. Exit 6: `up`
     would refuse, also where it fits once something else stops. Exit 3: the node could not be asked.
     """
-    from sparkctl.cli.drive import run_verb
-    from sparkctl.cli.fit_teller import EstimateJsonPrinter, EstimatePrinter
-    from sparkctl.core.profiles import ProfileLibrary
-    from sparkctl.operations.plan import CheckFit, check_fit
+    from sparkctl.cli.verb_runner import run_verb
+    from sparkctl.cli.verbs.fit_teller import EstimateJsonPrinter, EstimatePrinter
+    from sparkctl.commands.start.check_fit import CheckFit, check_fit
+    from sparkctl.profiles.library import ProfileLibrary
 
     chosen = ProfileLibrary().load(profile, overrides=overrides)
     nodes = select_rank_nodes(node, chosen) if chosen.nodes > 1 else select_configured_nodes(node)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.setup import complete_profiles, json_document_option
+from sparkctl.cli.options import complete_profiles, json_document_option
 from sparkctl.cli.verbs import profiles_export, profiles_import
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sparkctl.core.linting import Diagnostic
-    from sparkctl.core.profiles import ProfileLibrary
+    from sparkctl.profiles.library import ProfileLibrary
+    from sparkctl.profiles.profile_lint import Diagnostic
 
 
 @click.group("profiles", short_help="List, show, check and import profiles.")
@@ -25,21 +25,21 @@ def command() -> None:
 @json_document_option
 def list_command(as_json: bool) -> int:
     """List all profiles and where each comes from."""
-    from sparkctl.cli import narrate, output
-    from sparkctl.core.profiles import ProfileLibrary
-    from sparkctl.core.record import to_json_data
-    from sparkctl.present.profile_table import format_profile_list
+    from sparkctl.cli import stderr, stdout
+    from sparkctl.model.json_codec import to_json_data
+    from sparkctl.profiles.library import ProfileLibrary
+    from sparkctl.views.profiles.profile_view import format_profile_list
 
     library = ProfileLibrary()
     summaries = library.list()
     if (trouble := library.find_directory_fault()) is not None:
-        narrate.print_warning(
+        stderr.print_warning(
             None, trouble, "sparkctl looks for your own profiles there: make it a directory that you can read"
         )
     if as_json:
-        output.print_json({"schema": 1, "profiles": to_json_data(summaries)})
+        stdout.print_json({"schema": 1, "profiles": to_json_data(summaries)})
     else:
-        output.print_lines(format_profile_list(summaries))
+        stdout.print_lines(format_profile_list(summaries))
     return 0
 
 
@@ -49,15 +49,15 @@ def list_command(as_json: bool) -> int:
 @json_document_option
 def show_command(name: str, overrides: tuple[str, ...], as_json: bool) -> int:
     """Show a profile with everything that `extends` brings in."""
-    from sparkctl.cli import output
-    from sparkctl.core.profiles import ProfileLibrary
-    from sparkctl.present.profile_table import build_profile_json, format_profile
+    from sparkctl.cli import stdout
+    from sparkctl.profiles.library import ProfileLibrary
+    from sparkctl.views.profiles.profile_view import build_profile_json, format_profile
 
     profile = ProfileLibrary().load(name, overrides=overrides)
     if as_json:
-        output.print_json(build_profile_json(profile))
+        stdout.print_json(build_profile_json(profile))
     else:
-        output.print_lines(format_profile(profile))
+        stdout.print_lines(format_profile(profile))
     return 0
 
 
@@ -73,14 +73,14 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
 
     A line for each finding, file:line:column: level[kind]: message. Exit 2 if one is an error.
     """
-    from sparkctl.cli import narrate, output
-    from sparkctl.core import linting
-    from sparkctl.core.mend import apply_lint_fixes
-    from sparkctl.core.profile_fields import version
-    from sparkctl.core.profiles import ProfileLibrary
+    from sparkctl.cli import stderr, stdout
+    from sparkctl.engines.lint.model import LintSeverity
     from sparkctl.errors import ExitCode, InvalidInput
-    from sparkctl.model.lint import LintSeverity
-    from sparkctl.present.lint_lines import build_lint_json, format_lint
+    from sparkctl.profiles import profile_lint
+    from sparkctl.profiles.field_types import version
+    from sparkctl.profiles.library import ProfileLibrary
+    from sparkctl.profiles.mend import apply_lint_fixes
+    from sparkctl.views.profiles.lint_lines import build_lint_json, format_lint
 
     try:
         asked = None if engine_version is None else version(engine_version)
@@ -90,25 +90,25 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
     fixed: list[Diagnostic] = []
     for file in files:
         path = _find_writable_file(library, file) if fix else _find_file(library, file)
-        found = linting.lint_profile_file(library, path, asked)
+        found = profile_lint.lint_profile_file(library, path, asked)
         if fix and (mended := apply_lint_fixes(path, found.diagnostics)):
             fixed += mended
-            found = linting.lint_profile_file(library, path, asked)
+            found = profile_lint.lint_profile_file(library, path, asked)
         checked.append((file, found))
     if as_json:
-        output.print_json(build_lint_json(checked, fixed))
+        stdout.print_json(build_lint_json(checked, fixed))
     else:
         for one in fixed:
-            narrate.print_message(f"fixed: {one}", 2)
-        output.print_sanitized_lines(line for name, found in checked for line in format_lint(name, found))
+            stderr.print_message(f"fixed: {one}", 2)
+        stdout.print_sanitized_lines(line for name, found in checked for line in format_lint(name, found))
     return int(ExitCode.USAGE if any(found.of(LintSeverity.ERROR) for _, found in checked) else ExitCode.DONE)
 
 
 def _find_writable_file(library: ProfileLibrary, text: str) -> Path:
     """Return the file to mend. Raises `InvalidInput` for the name of a shipped one, which an update would undo, and of one that
     the demo only reads."""
-    from sparkctl.core.faults import quote_source
     from sparkctl.errors import InvalidInput
+    from sparkctl.profiles.file_issues import quote_source
 
     path = _find_file(library, text)
     if not ("/" in text or path.name == text) and library.is_shipped(path):
@@ -136,10 +136,10 @@ def schema_command() -> int:
     """Print the JSON Schema of profiles, for editors."""
     import json
 
-    from sparkctl.cli import output
-    from sparkctl.core.profiles import profile_json_schema
+    from sparkctl.cli import stdout
+    from sparkctl.profiles.library import profile_json_schema
 
-    output.print_line(json.dumps(profile_json_schema(), indent=2))
+    stdout.print_line(json.dumps(profile_json_schema(), indent=2))
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sparkctl.cli.setup import complete_profiles
+from sparkctl.cli.options import complete_profiles
 
 _FORMS = ("docker", "compose", "systemd", "sparkrun")
 
@@ -20,22 +20,22 @@ def command(name: str, form: str, overrides: tuple[str, ...]) -> int:
     sparkctl profiles export qwen36 --as compose > compose.yaml
     sparkctl profiles export qwen36 --as systemd | ssh spark1 'sudo tee /etc/systemd/system/qwen36.service'
     """
-    from sparkctl.cli import narrate, output
-    from sparkctl.core.portable import build_portable_launch
-    from sparkctl.core.profiles import ProfileLibrary
+    from sparkctl.cli import stderr, stdout
     from sparkctl.engines import load_engine
+    from sparkctl.profiles.exporters.portable_launch import build_portable_launch
+    from sparkctl.profiles.library import ProfileLibrary
 
     profile = ProfileLibrary().load(name, overrides=overrides)
     one = build_portable_launch(profile, load_engine(profile.engine))
     if form in ("docker", "systemd"):
-        from sparkctl.present import export_lines
+        from sparkctl.profiles.exporters import line_exporter
 
-        lines = export_lines.export_docker_run(one) if form == "docker" else export_lines.export_systemd_unit(one)
+        lines = line_exporter.export_docker_run(one) if form == "docker" else line_exporter.export_systemd_unit(one)
     else:
-        from sparkctl.present import export_yaml
+        from sparkctl.profiles.exporters import yaml_exporter
 
-        lines = export_yaml.export_compose(one) if form == "compose" else export_yaml.export_sparkrun(one)
-    output.print_sanitized_lines(lines)
+        lines = yaml_exporter.export_compose(one) if form == "compose" else yaml_exporter.export_sparkrun(one)
+    stdout.print_sanitized_lines(lines)
     for remark in one.remarks:
-        narrate.print_warning(None, remark, None)
+        stderr.print_warning(None, remark, None)
     return 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from sparkctl.cli.setup import create_context, json_document_option, node_option, select_one_node
+from sparkctl.cli.options import create_context, json_document_option, node_option, select_one_node
 
 _PROGRAMS = ("docker", "podman", "nerdctl", "sudo")
 
@@ -28,7 +28,7 @@ class _PastedLineCommand(click.Command):
 
 def _with_allow_values(args: list[str]) -> list[str]:
     """Return the words with ``--allow NAME`` as ``--allow=NAME``: a bare ``--allow`` must not take the source for a name."""
-    from sparkctl.recipes.policy import ALL
+    from sparkctl.profiles.importers.import_policy import ALL
 
     found: list[str] = []
     at = 0
@@ -43,7 +43,7 @@ def _with_allow_values(args: list[str]) -> list[str]:
 
 def _is_allow_name(word: str) -> bool:
     """Tell a name of `--allow`, a misspelled one too, from a flag, a line, a dash for stdin and a file's path."""
-    from sparkctl.recipes.policy import allow_name
+    from sparkctl.profiles.importers.import_policy import allow_name
 
     if word.startswith("-") or word in _PROGRAMS:
         return False
@@ -92,19 +92,19 @@ def command(
         raise click.UsageError("either -o FILE or --save, not both", ctx)
     if node is not None and from_container is None:
         raise click.UsageError("--node belongs to --from-container", ctx)
-    from sparkctl.core import profile_fields
-    from sparkctl.core.profiles import ProfileLibrary
-    from sparkctl.operations import profile_import
-    from sparkctl.recipes.policy import allowed_names
+    from sparkctl.commands import import_profile
+    from sparkctl.profiles import field_types
+    from sparkctl.profiles.importers.import_policy import allowed_names
+    from sparkctl.profiles.library import ProfileLibrary
 
     library = ProfileLibrary()
     directory = library.user if save else Path(output).expanduser().parent if output is not None else None
     try:
-        chosen = name and profile_fields.parse_name(name)
+        chosen = name and field_types.parse_name(name)
     except ValueError as wrong:
         raise click.UsageError(f"--name: {wrong}", ctx) from wrong
     try:
-        request = profile_import.ImportProfile(chosen, service, allowed_names(allow), define, directory)
+        request = import_profile.ImportProfile(chosen, service, allowed_names(allow), define, directory)
     except ValueError as wrong:
         raise click.UsageError(f"--allow: {wrong}", ctx) from wrong
     if from_container is not None:
@@ -112,14 +112,14 @@ def command(
         from sparkctl.cli import loop
 
         found = loop.run_async(
-            profile_import.import_from_container(context, select_one_node(node), from_container, request)
+            import_profile.import_from_container(context, select_one_node(node), from_container, request)
         )
     else:
-        found = profile_import.import_from_source(_read_source(source), request)
+        found = import_profile.import_from_source(_read_source(source), request)
     if output is not None:
-        found = profile_import.write_profile_file(found, Path(output).expanduser(), force=force)
+        found = import_profile.write_profile_file(found, Path(output).expanduser(), force=force)
     elif save:
-        found = profile_import.save_to_library(found, library, force=force)
+        found = import_profile.save_to_library(found, library, force=force)
     _print_report(found, as_json)
     return 0
 
@@ -132,25 +132,25 @@ def _read_source(source: tuple[str, ...]) -> str:
 
 
 def _print_report(found: object, as_json: bool) -> None:
-    from sparkctl.cli import narrate, output
-    from sparkctl.operations.profile_import import ImportedProfile
-    from sparkctl.present.import_report import build_import_json, format_import_report
+    from sparkctl.cli import stderr, stdout
+    from sparkctl.commands.import_profile import ImportedProfile
+    from sparkctl.views.profiles.profile_import_view import build_import_json, format_import_report
 
     assert isinstance(found, ImportedProfile)
     if as_json:
         path = None if found.path is None else str(found.path)
-        output.print_json(build_import_json(found.imported, found.text, path, found.cautions))
+        stdout.print_json(build_import_json(found.imported, found.text, path, found.cautions))
     else:
         for line in format_import_report(found.imported):
-            narrate.print_message(line, 12)
+            stderr.print_message(line, 12)
         if found.path is None:
-            output.print_sanitized_lines(found.text.rstrip("\n").split("\n"))
+            stdout.print_sanitized_lines(found.text.rstrip("\n").split("\n"))
         else:
-            output.print_line(str(found.path))
+            stdout.print_line(str(found.path))
     for one in found.cautions if not as_json else ():
         hint = None if one.setting is None else f"in the profile, or for one start: --set {one.setting}"
-        narrate.print_warning(None, one.message, hint)
+        stderr.print_warning(None, one.message, hint)
     if found.over_shipped:
-        narrate.print_warning(
+        stderr.print_warning(
             None, f"it stands over the shipped profile {found.profile.name}", "--name gives it another name"
         )

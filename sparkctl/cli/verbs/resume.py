@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sparkctl.cli.setup import json_option, node_option
+from sparkctl.cli.options import json_option, node_option
 
 
 @click.command("resume", short_help="Finish a switch that somebody left.")
@@ -20,7 +20,7 @@ def command(node: tuple[str, ...], as_json: bool) -> int:
     It goes on at the step that the journal on the nodes names, forward or back, and is refused (exit 6) while its operator is
     still at work, and where the profile here is another one by now: then sparkctl abort.
     """
-    from sparkctl.cli.finishing import finish_switch
-    from sparkctl.operations.switch_finish import resume_switch
+    from sparkctl.cli.verbs.finishing import finish_switch
+    from sparkctl.commands.switch.finish_switch import resume_switch
 
     return finish_switch(resume_switch, node, as_json=as_json)

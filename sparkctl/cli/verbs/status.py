@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli import loop
-from sparkctl.cli.setup import create_context, json_document_option, node_option, select_configured_nodes
+from sparkctl.cli.options import create_context, json_document_option, node_option, select_configured_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sparkctl.core.context import CommandContext
-    from sparkctl.core.owed import PendingStop
-    from sparkctl.core.store import NodeStatusView
+    from sparkctl.commands.context import CommandContext
+    from sparkctl.commands.stop.pending_stops import PendingStop
     from sparkctl.model.node import Node
+    from sparkctl.monitor.node_views import NodeStatusView
 
 
 @click.command("status", short_help="Show the nodes, their memory and what runs there.")
@@ -40,12 +40,12 @@ def command(node: tuple[str, ...], watch: bool, check: bool, as_json: bool, plai
 
 
 async def _once(context: CommandContext, nodes: Sequence[Node], check: bool, as_json: bool, plain_letters: bool) -> int:
-    from sparkctl.operations.status import read_node_statuses
+    from sparkctl.monitor.node_status import read_node_statuses
 
     looking = asyncio.ensure_future(read_node_statuses(context, nodes))
     await asyncio.sleep(0)  # the connections set out; what printing needs is imported while they are on their way
     if not as_json:
-        importlib.import_module("sparkctl.present.status_table")
+        importlib.import_module("sparkctl.views.status_view")
     views = await looking
     _print_status(context, views, as_json, plain_letters)
     return _exit_code(views, check)
@@ -64,7 +64,7 @@ def _exit_code(views: Sequence[NodeStatusView], check: bool) -> int:
 
 def _pending_stops(context: CommandContext, views: Sequence[NodeStatusView]) -> tuple[PendingStop, ...]:
     """Return the stops that are still to be done on these nodes."""
-    from sparkctl.core.owed import PendingStopFiles
+    from sparkctl.commands.stop.pending_stops import PendingStopFiles
 
     names = {view.name for view in views}
     return tuple(
@@ -77,8 +77,8 @@ def _pending_stops(context: CommandContext, views: Sequence[NodeStatusView]) -> 
 def _describe_pending_stops(context: CommandContext, views: Sequence[NodeStatusView]) -> list[str]:
     import time
 
-    from sparkctl.core.owed import COMPLETING_COMMANDS
-    from sparkctl.model.text import sanitize_line
+    from sparkctl.commands.stop.pending_stops import COMPLETING_COMMANDS
+    from sparkctl.model.sanitize import sanitize_line
 
     return [
         f"{sanitize_line(one.instance)} is still to be stopped on {one.node}, asked at "
@@ -88,13 +88,13 @@ def _describe_pending_stops(context: CommandContext, views: Sequence[NodeStatusV
 
 
 def _print_status(context: CommandContext, views: Sequence[NodeStatusView], as_json: bool, plain_letters: bool) -> None:
-    from sparkctl.cli import output
-    from sparkctl.cli.style import is_ascii_only
-    from sparkctl.core.record import to_json_data
-    from sparkctl.present.status_table import format_status
+    from sparkctl.cli import stdout
+    from sparkctl.cli.terminal_style import is_ascii_only
+    from sparkctl.model.json_codec import to_json_data
+    from sparkctl.views.status_view import format_status
 
     if as_json:
-        output.print_json(
+        stdout.print_json(
             {
                 "schema": 1,
                 "nodes": to_json_data(tuple(views)),
@@ -102,8 +102,8 @@ def _print_status(context: CommandContext, views: Sequence[NodeStatusView], as_j
             }
         )
     else:
-        picture = format_status(views, plain_letters or is_ascii_only(sys.stdout), output.width())
-        output.print_lines([*picture, *_describe_pending_stops(context, views)])
+        picture = format_status(views, plain_letters or is_ascii_only(sys.stdout), stdout.width())
+        stdout.print_lines([*picture, *_describe_pending_stops(context, views)])
 
 
 async def _watch(context: CommandContext, nodes: Sequence[Node], as_json: bool, plain_letters: bool) -> int:
@@ -111,19 +111,19 @@ async def _watch(context: CommandContext, nodes: Sequence[Node], as_json: bool, 
     import time
     from contextlib import aclosing
 
-    from sparkctl.cli import output
-    from sparkctl.cli.drive import run_until_interrupt
-    from sparkctl.cli.style import is_ascii_only
-    from sparkctl.operations.status import watch_node_statuses
-    from sparkctl.present.status_table import format_status
+    from sparkctl.cli import stdout
+    from sparkctl.cli.terminal_style import is_ascii_only
+    from sparkctl.cli.verb_runner import run_until_interrupt
+    from sparkctl.monitor.node_status import watch_node_statuses
+    from sparkctl.views.status_view import format_status
 
     async def show() -> None:
-        painting = output.is_terminal() and not as_json
+        painting = stdout.is_terminal() and not as_json
         async with aclosing(watch_node_statuses(context, nodes)) as looks:
             async for views in looks:
                 if painting:
-                    picture = format_status(views, plain_letters or is_ascii_only(sys.stdout), output.width())
-                    output.repaint_screen(
+                    picture = format_status(views, plain_letters or is_ascii_only(sys.stdout), stdout.width())
+                    stdout.repaint_screen(
                         [time.strftime("%H:%M:%S"), "", *picture, *_describe_pending_stops(context, views)]
                     )
                 else:

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from sparkctl.cli.setup import complete_profiles, create_context, json_option, node_option, parse_duration_option
+from sparkctl.cli.options import complete_profiles, create_context, json_option, node_option, parse_duration_option
 
 
 @click.command("switch", short_help="Let what is in the way give way to a profile; undone if that fails.")
@@ -41,21 +41,30 @@ def command(
     Only what conflicts stops, by memory, port, exclusive group or name, and whole models only. What sparkctl did not start
     is named and left alone. The old containers are kept until the new one has answered with a token.
     """
-    from sparkctl.cli.drive import run_verb
-    from sparkctl.cli.setup import add_other_nodes, select_rank_nodes
+    from sparkctl.cli.event_printers import JsonPrinter
+    from sparkctl.cli.options import add_other_nodes, select_rank_nodes
     from sparkctl.cli.switch_teller import SwitchPrinter
-    from sparkctl.cli.tellers import JsonPrinter
-    from sparkctl.core.profiles import ProfileLibrary
+    from sparkctl.cli.verb_runner import run_verb
+    from sparkctl.commands.switch.switch_instance import switch_instance
+    from sparkctl.commands.switch.switch_request import SwitchInstance
     from sparkctl.engines import load_engine
-    from sparkctl.operations.switch import switch_instance
-    from sparkctl.operations.switching.request import SwitchInstance
+    from sparkctl.profiles.library import ProfileLibrary
 
     chosen = ProfileLibrary().load(profile, overrides=overrides)
     nodes = select_rank_nodes(node, chosen)
     request = SwitchInstance(
-        chosen, load_engine(chosen.engine), nodes, add_other_nodes(nodes), dry_run, keep_going, not no_rollback, timeout, os.environ,
-        (profile, *(word for override in overrides for word in ("--set", override))), not no_guard,
-    )  # fmt: skip
+        chosen,
+        load_engine(chosen.engine),
+        nodes,
+        add_other_nodes(nodes),
+        dry_run,
+        keep_going,
+        not no_rollback,
+        timeout,
+        os.environ,
+        (profile, *(word for override in overrides for word in ("--set", override))),
+        not no_guard,
+    )
     context = create_context(may_ask=not as_json)
     return run_verb(
         context, lambda: switch_instance(context, request), JsonPrinter() if as_json else SwitchPrinter(dry_run)

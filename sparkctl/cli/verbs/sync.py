@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.setup import complete_nodes, complete_profiles, create_context, json_option, select_configured_nodes
+from sparkctl.cli.options import complete_nodes, complete_profiles, create_context, json_option, select_configured_nodes
 
 if TYPE_CHECKING:
-    from sparkctl.cli.drive import EventPrinter
+    from sparkctl.cli.verb_runner import EventPrinter
 
 
 @click.command("sync", short_help="Bring a profile's image and model from one Spark to another.")
@@ -55,10 +55,10 @@ def command(
     Exit 0: equal on both, also where nothing had to be sent. Exit 6: refused before anything was sent, as where the disk
     cannot hold it. Exit 3: a Spark could not be reached, or the transfer broke off.
     """
-    from sparkctl.cli.drive import run_verb
-    from sparkctl.cli.tellers import JsonPrinter
-    from sparkctl.core.profiles import ProfileLibrary
-    from sparkctl.operations.sync import TransferProfile, transfer_profile
+    from sparkctl.cli.event_printers import JsonPrinter
+    from sparkctl.cli.verb_runner import run_verb
+    from sparkctl.commands.transfer.transfer_profile import TransferProfile, transfer_profile
+    from sparkctl.profiles.library import ProfileLibrary
 
     if image_only and model_only:
         raise click.UsageError("either --image-only or --model-only, not both", ctx)
@@ -77,13 +77,13 @@ def _create_printer() -> EventPrinter:
     import sys
     import time
 
-    from sparkctl.cli import narrate
-    from sparkctl.cli.style import colour_text, is_ascii_only
-    from sparkctl.cli.tellers import TextPrinter
+    from sparkctl.cli import stderr
+    from sparkctl.cli.event_printers import TextPrinter
+    from sparkctl.cli.terminal_style import colour_text, is_ascii_only
     from sparkctl.model.events import Event, TransferProgressed
     from sparkctl.model.phase import Phase
-    from sparkctl.present.moving import format_transfer
-    from sparkctl.present.symbols import state_symbol, to_ascii
+    from sparkctl.views.text.state_symbols import state_symbol, to_ascii
+    from sparkctl.views.transfer_view import format_transfer
 
     class SyncTeller(TextPrinter):
         """A live line for what is on its way; without a terminal a line now and then."""
@@ -106,7 +106,7 @@ def _create_printer() -> EventPrinter:
                 self.live.update(line)
             elif event.what != self.what or is_whole or time.monotonic() - self.said_at > 10.0:
                 self.live.clear()
-                narrate.print_message(line)
+                stderr.print_message(line)
                 self.said_at = time.monotonic()
             self.what = event.what
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli import loop
-from sparkctl.cli.recording import open_recorder, record_options, recording_exit_code
-from sparkctl.cli.setup import create_context, node_option, select_configured_nodes
+from sparkctl.cli.options import create_context, node_option, select_configured_nodes
+from sparkctl.cli.record_options import open_recorder, record_options, recording_exit_code
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from sparkctl.core.context import CommandContext
-    from sparkctl.core.recording import EventRecorder
-    from sparkctl.core.store import NodeTelemetryView
+    from sparkctl.commands.context import CommandContext
     from sparkctl.model.node import Node
+    from sparkctl.monitor.event_recording import EventRecorder
+    from sparkctl.monitor.node_views import NodeTelemetryView
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +33,21 @@ class TopPrinter:
 
     def lines(self, views: Sequence[NodeTelemetryView], height: int | None = None) -> list[str]:
         """Return the look as text, in brief where it has more lines than ``height``."""
-        from sparkctl.cli import output
-        from sparkctl.cli.style import is_ascii_only
-        from sparkctl.present.top_table import format_top
+        from sparkctl.cli import stdout
+        from sparkctl.cli.terminal_style import is_ascii_only
+        from sparkctl.views.top_view import format_top
 
-        return format_top(views, self.ascii_only or is_ascii_only(sys.stdout), output.width(), self.explain, height)
+        return format_top(views, self.ascii_only or is_ascii_only(sys.stdout), stdout.width(), self.explain, height)
 
     def show(self, views: Sequence[NodeTelemetryView]) -> None:
         """Print the look."""
-        from sparkctl.cli import output
-        from sparkctl.present.top_document import build_top_json
+        from sparkctl.cli import stdout
+        from sparkctl.views.top_document import build_top_json
 
         if self.as_json:
-            output.print_json(build_top_json(views))
+            stdout.print_json(build_top_json(views))
         else:
-            output.print_lines([*self.lines(views), ""])
+            stdout.print_lines([*self.lines(views), ""])
 
 
 @click.command("top", short_help="Show memory, GPU, CPU, links and instances, live.")
@@ -94,12 +94,12 @@ def _play_recording(
         raise click.UsageError("either --record or --replay, not both", ctx)
     if once and speed is not None:
         raise click.UsageError("--once shows the end of the recording at once; --speed has no part in it", ctx)
-    from sparkctl.cli import narrate
-    from sparkctl.core.clock import SystemClock
-    from sparkctl.core.recording import read_recording
-    from sparkctl.operations.replay import load_final_views, replay_recording
+    from sparkctl.cli import stderr
+    from sparkctl.clock import SystemClock
+    from sparkctl.monitor.event_recording import read_recording
+    from sparkctl.monitor.replay import load_final_views, replay_recording
 
-    events = read_recording(path, lambda cut: narrate.print_warning(None, cut, None))
+    events = read_recording(path, lambda cut: stderr.print_warning(None, cut, None))
     if once:
         paper.show(load_final_views(events, names))
     else:
@@ -112,7 +112,7 @@ async def _once(
 ) -> int:
     from sparkctl.errors import ExitCode
     from sparkctl.model.node import NodeState
-    from sparkctl.operations.top import read_load_views
+    from sparkctl.monitor.watch_nodes import read_load_views
 
     views = await read_load_views(context, nodes, recording.write if recording else None)
     paper.show(views)
@@ -123,7 +123,7 @@ async def _once(
 async def _watch(
     context: CommandContext, nodes: Sequence[Node], paper: TopPrinter, recording: EventRecorder | None
 ) -> int:
-    from sparkctl.operations.top import watch_load_views
+    from sparkctl.monitor.watch_nodes import watch_load_views
 
     await _print_updates(watch_load_views(context, nodes, record=recording.write if recording else None), paper)
     return 0
@@ -134,17 +134,17 @@ async def _print_updates(looks: AsyncGenerator[tuple[NodeTelemetryView, ...], No
     import time
     from contextlib import aclosing
 
-    from sparkctl.cli import output
-    from sparkctl.cli.drive import run_until_interrupt
+    from sparkctl.cli import stdout
+    from sparkctl.cli.verb_runner import run_until_interrupt
 
-    painting = output.is_terminal() and not paper.as_json and not paper.plain
+    painting = stdout.is_terminal() and not paper.as_json and not paper.plain
 
     async def show() -> None:
         async with aclosing(looks):
             async for views in looks:
                 if painting:
                     clock = time.strftime("%H:%M:%S", time.localtime(max((view.when for view in views), default=0)))
-                    output.repaint_screen([clock, "", *paper.lines(views, output.height() - 3)])
+                    stdout.repaint_screen([clock, "", *paper.lines(views, stdout.height() - 3)])
                 else:
                     paper.show(views)
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sparkctl.cli.recording import RecordingPrinter, open_recorder, overwrite_option, record_option, recording_exit_code
-from sparkctl.cli.setup import (
+from sparkctl.cli.options import (
     complete_profiles,
     create_context,
     json_option,
@@ -17,10 +16,17 @@ from sparkctl.cli.setup import (
     parse_duration_option,
     select_rank_nodes,
 )
+from sparkctl.cli.record_options import (
+    RecordingPrinter,
+    open_recorder,
+    overwrite_option,
+    record_option,
+    recording_exit_code,
+)
 
 if TYPE_CHECKING:
-    from sparkctl.operations.starting.request import StartInstance
-    from sparkctl.operations.switching.request import SwitchInstance
+    from sparkctl.commands.start.start_request import StartInstance
+    from sparkctl.commands.switch.switch_request import SwitchInstance
 
 
 @click.command("up", short_help="Start a profile on a node and wait until it is ready.")
@@ -68,13 +74,13 @@ def command(
     _check_format_option(ctx, dry_run, plan_format, as_json)
     from functools import partial
 
-    from sparkctl.cli import narrate
-    from sparkctl.cli.drive import EventSource, run_verb
-    from sparkctl.core.env import check_env_file_permissions
-    from sparkctl.core.profiles import ProfileLibrary
+    from sparkctl.cli import stderr
+    from sparkctl.cli.verb_runner import EventSource, run_verb
+    from sparkctl.commands.start.start_instance import start_instance
+    from sparkctl.commands.start.start_request import StartInstance
     from sparkctl.engines import load_engine
-    from sparkctl.operations.starting.request import StartInstance
-    from sparkctl.operations.up import start_instance
+    from sparkctl.profiles.environment import check_env_file_permissions
+    from sparkctl.profiles.library import ProfileLibrary
 
     chosen = ProfileLibrary().load(profile, overrides=overrides)
     request = StartInstance(
@@ -83,13 +89,13 @@ def command(
         words=(profile, *(word for override in overrides for word in ("--set", override))),
     )  # fmt: skip
     for warning in check_env_file_permissions(chosen):
-        narrate.print_warning(None, warning, None)
+        stderr.print_warning(None, warning, None)
     context = create_context(may_ask=not as_json)
     teller = _create_printer(as_json, dry_run, plan_format)
     verb: EventSource = partial(start_instance, context, request)
     if replace and not (detach or force or plan_format):
         from sparkctl.cli.switch_teller import SwitchPrinter
-        from sparkctl.operations.switch import switch_instance
+        from sparkctl.commands.switch.switch_instance import switch_instance
 
         teller = teller if as_json else SwitchPrinter(dry_run)
         verb = partial(switch_instance, context, _as_switch_request(request))
@@ -101,8 +107,8 @@ def command(
 
 def _as_switch_request(request: StartInstance) -> SwitchInstance:
     """Return the same as a switch: what is in the way stops, and comes back where this one fails."""
-    from sparkctl.cli.setup import add_other_nodes
-    from sparkctl.operations.switching.request import SwitchInstance
+    from sparkctl.cli.options import add_other_nodes
+    from sparkctl.commands.switch.switch_request import SwitchInstance
 
     return SwitchInstance(
         request.profile, request.engine, request.nodes, add_other_nodes(request.nodes), dry_run=request.dry_run,
@@ -118,12 +124,12 @@ def _check_format_option(ctx: click.Context, dry_run: bool, plan_format: str | N
 
 
 def _create_printer(as_json: bool, dry_run: bool, plan_format: str | None) -> Any:
-    from sparkctl.cli.tellers import JsonPrinter, TextPrinter
+    from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
 
     if as_json:
         return JsonPrinter()
     if not dry_run:
         return TextPrinter("stopping to watch ...")
-    from sparkctl.cli.plan_teller import LaunchPlanPrinter
+    from sparkctl.cli.verbs.plan_teller import LaunchPlanPrinter
 
     return LaunchPlanPrinter(plan_format or "text")

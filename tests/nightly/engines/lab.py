@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sparkctl.core.own_questions import REQUEST_MARK
+from sparkctl.logs.own_requests import REQUEST_MARK
 from tests.lab.bed.lab import why_not
 from tests.lab.bed.names import IMAGE
 from tests.lab.bed.node import LabNode

@@ -15,13 +15,13 @@ from pathlib import Path
 import psutil
 
 from sparkctl import engines
-from sparkctl.core.reading import LogAnalyzer
-from sparkctl.model.log import LogLine
+from sparkctl.logs.analyzer import LogAnalyzer
+from sparkctl.model.launch_plan import ReadinessRule, ReadinessTarget
+from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import ReadinessRule, ReadinessTarget
-from sparkctl.operations.starting import readiness
-from sparkctl.wire.local import LocalConnection
+from sparkctl.monitor import engine_probe
+from sparkctl.transport.local_connection import LocalConnection
 
 HERE = LocalConnection(Node(NodeName("here"), "local"))
 _NICE = 10
@@ -89,9 +89,9 @@ class Real:
             time.sleep(0.1)
         return f"not ready within {within:.0f} s: {asked}"
 
-    async def _ask(self) -> tuple[readiness.ProbeResult, ...]:
-        first = await readiness.check_health(HERE, self.service)
-        return (first, await readiness.request_token(HERE, self.service)) if first.good else (first,)
+    async def _ask(self) -> tuple[engine_probe.ProbeResult, ...]:
+        first = await engine_probe.check_health(HERE, self.service)
+        return (first, await engine_probe.request_token(HERE, self.service)) if first.good else (first,)
 
     def until_end(self, within: float) -> int | None:
         """Wait for its end and read the log to its end; None where it goes on."""

@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sparkctl.core.own_questions import REQUEST_MARK, is_own_request
-from sparkctl.model.text import truncate_text
+from sparkctl.logs.own_requests import REQUEST_MARK, is_own_request
+from sparkctl.model.sanitize import truncate_text
 from tests.nightly import acceptance
 from tests.nightly.engines import model
 from tests.nightly.engines.install import VLLM, Install

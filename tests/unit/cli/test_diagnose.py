@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sparkctl.model.verdict import FailureCause
-from sparkctl.present.diagnosis import format_remedy_as_flags
+from sparkctl.views.diagnosis_view import format_remedy_as_flags
 from tests.unit.core.test_diagnosing import FAILED, NO_SHARE, SERVING, SGLANG, STOPPED, VLLM
 
 BROKEN = "\n".join((*VLLM[:4], NO_SHARE, FAILED, ""))

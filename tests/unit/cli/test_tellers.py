@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.cli.tellers import TextPrinter
+from sparkctl.cli.event_printers import TextPrinter
 from sparkctl.model.events import CommandEnded, Event, NodeStateChanged, Outcome, PhaseChanged, WarningEmitted
-from sparkctl.model.guard import GuardCoverage
+from sparkctl.model.guard_state import GuardCoverage
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.verdict import Evidence, FailureCause, FieldChange, Verdict
@@ -107,7 +107,7 @@ def test_a_phase_that_lasts_says_so_on_a_pipe(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr("sparkctl.cli.tellers.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("sparkctl.cli.event_printers.time.monotonic", lambda: now[0])
     teller = TextPrinter()
     teller.print_event(PhaseChanged(1.0, NODE, "qwen36", Phase.LOADING, Step("weights"), elapsed=5.0))
     for _ in range(61):

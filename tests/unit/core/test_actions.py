@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.actions import (
+from sparkctl.commands.actions import (
     ACTIONS,
     Action,
     ActionContext,
@@ -20,15 +20,15 @@ from sparkctl.core.actions import (
     parse_key,
     retarget_context,
 )
-from sparkctl.core.config import load_config
-from sparkctl.core.faults import InvalidFile
-from sparkctl.core.store import NodeTelemetryView
+from sparkctl.config import load_config
 from sparkctl.model.container import ContainerState
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.present.keys import render_key_footer
-from sparkctl.present.spans import plain_text, row_width
+from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.profiles.file_issues import InvalidFile
+from sparkctl.tui.key_hints import render_key_footer
+from sparkctl.views.text.styled_text import plain_text, row_width
 
 NODE = NodeName("spark1")
 ENGINE = InstanceView("a", NODE, "a", "i", ContainerState.RUNNING, "Up 3 hours", True, None, Phase.READY)

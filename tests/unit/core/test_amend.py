@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.amend import save_setting, set_field_in_text
-from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.yamlfile import parse_yaml
 from sparkctl.errors import InvalidInput, SparkctlError
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.profiles.profile_edit import save_setting, set_field_in_text
+from sparkctl.profiles.yaml_reader import parse_yaml
 
 TEXT = """# mine
 schema: 1

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.bandwidth import (
+from sparkctl.model.container import ContainerState
+from sparkctl.model.decode_step import DecodeStepSpec, RoutedExperts
+from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, EngineMetrics, MeterSource
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.model.sample import Gpu, Sample
+from sparkctl.monitor.bandwidth import (
     FORMULA,
     GB,
     Bandwidth,
@@ -23,15 +30,8 @@ from sparkctl.core.bandwidth import (
     read_gpu_bandwidth,
     reads_of,
 )
-from sparkctl.core.store import NodeTelemetryView
-from sparkctl.core.window import MetricsWindow
-from sparkctl.model.container import ContainerState
-from sparkctl.model.instance import InstanceView
-from sparkctl.model.metrics import DraftAcceptance, EngineActivity, EngineMeter, EngineMetrics, MeterSource
-from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.per_step import DecodeStepSpec, RoutedExperts
-from sparkctl.model.phase import Phase
-from sparkctl.model.sample import Gpu, Sample
+from sparkctl.monitor.metrics_window import MetricsWindow
+from sparkctl.monitor.node_views import NodeTelemetryView
 
 DENSE = DecodeStepReads(weights=27_000_000_000)
 ACCEPTED = DraftAcceptance(1.75, 0.25, None, MeterSource.COUNTERS)

@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-from sparkctl.core.bounded_pattern import compile_bounded
-from sparkctl.core.logpattern import parse_filter
-from sparkctl.core.profile_fields import parse_ready_regex
 from sparkctl.engines import engine_names, load_engine
+from sparkctl.logs.bounded_pattern import compile_bounded
+from sparkctl.logs.filter_pattern import parse_filter
 from sparkctl.model.container import Container, ContainerState
-from sparkctl.model.plan import ContainerLabel
-from sparkctl.operations.labels import parse_ready_rule_label
+from sparkctl.model.container_labels import parse_ready_rule_label
+from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.profiles.field_types import parse_ready_regex
 
 ENDLESS = [
     r"(a|a)+$",
@@ -94,7 +94,7 @@ def test_a_label_with_the_engines_own_line_or_plain_text_is_believed(line: str |
 
 def test_the_line_of_the_profile_here_is_believed(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    from sparkctl.core.profiles import ProfileLibrary
+    from sparkctl.profiles.library import ProfileLibrary
 
     home = ProfileLibrary().user
     home.mkdir(parents=True)

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from sparkctl.core import catalogues
-from sparkctl.core.catalogues import CatalogueMatch
+from sparkctl.engines import flag_catalogue
+from sparkctl.engines.flag_catalogue import CatalogueMatch
 
 
 @pytest.mark.parametrize(
@@ -32,13 +32,13 @@ from sparkctl.core.catalogues import CatalogueMatch
 def test_the_version_is_the_nearest_to_what_is_known(
     engine: str, image: str, said: str | None, asked: str | None, expected: tuple[str, CatalogueMatch, str]
 ) -> None:
-    chosen = catalogues.choose_catalogue(engine, image, said, asked)
+    chosen = flag_catalogue.choose_catalogue(engine, image, said, asked)
     assert chosen is not None
     assert (chosen.catalogue.version, chosen.basis, chosen.said_by) == expected
 
 
 def test_an_engine_without_a_catalogue_has_none() -> None:
-    assert catalogues.choose_catalogue("container", "x/y:0.5.12") is None
+    assert flag_catalogue.choose_catalogue("container", "x/y:0.5.12") is None
 
 
 def test_they_are_read_when_one_is_asked_for() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.core.fit.words import CommandFlags
-from sparkctl.model.command import find_shell_script
+from sparkctl.engines.command import find_shell_script
+from sparkctl.engines.command_flags import CommandFlags
 
 
 @pytest.mark.parametrize(

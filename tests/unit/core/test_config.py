@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.core import paths
-from sparkctl.core.config import Config, find_node, get_only_node, load_config
-from sparkctl.core.config_write import render_config, write_config
-from sparkctl.core.faults import InvalidFile
-from sparkctl.core.ssh_aliases import list_ssh_aliases
-from sparkctl.core.yamlfile import parse_yaml
+from sparkctl import paths
+from sparkctl.config import Config, find_node, get_only_node, load_config
+from sparkctl.config_write import render_config, write_config
 from sparkctl.errors import ExitCode, InvalidInput
 from sparkctl.model.node import Node, NodeName
+from sparkctl.profiles.file_issues import InvalidFile
+from sparkctl.profiles.yaml_reader import parse_yaml
+from sparkctl.transport.ssh.ssh_aliases import list_ssh_aliases
 
 
 @pytest.fixture

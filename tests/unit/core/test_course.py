@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sparkctl.core.course import StartupTimeline, advance_timeline, list_remaining, match_expected
-from sparkctl.core.stopwatch import PhaseTimer
 from sparkctl.model.events import NodeStateChanged, PhaseChanged
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
+from sparkctl.monitor.startup_timeline import StartupTimeline, advance_timeline, list_remaining, match_expected
+from sparkctl.monitor.stopwatch import PhaseTimer
 
 NODE = NodeName("spark1")
 
@@ -63,9 +63,12 @@ def test_an_engine_that_goes_to_and_fro_makes_no_endless_list() -> None:
 
 
 USUAL = (
-    PhaseDuration(Phase.STARTING, None, 15.0), PhaseDuration(Phase.LOADING, "weights", 130.0), PhaseDuration(Phase.LOADING, "draft", 9.0),
-    PhaseDuration(Phase.LOADING, "weights", 8.0), PhaseDuration(Phase.WARMING, None, 20.0),
-)  # fmt: skip
+    PhaseDuration(Phase.STARTING, None, 15.0),
+    PhaseDuration(Phase.LOADING, "weights", 130.0),
+    PhaseDuration(Phase.LOADING, "draft", 9.0),
+    PhaseDuration(Phase.LOADING, "weights", 8.0),
+    PhaseDuration(Phase.WARMING, None, 20.0),
+)
 
 
 def test_each_part_has_its_own_expectation_and_what_is_ahead_is_known() -> None:
@@ -100,8 +103,10 @@ REST = ((90.0, Phase.LOADING, Step("weights", 9, 9)), (94.0, Phase.WARMING, None
 def test_a_stopwatch_goes_by_elapsed_time() -> None:
     assert timed(PhaseTimer(), *START).get_durations() == (), "it is not over"
     assert timed(PhaseTimer(), *START, *REST).get_durations() == (
-        PhaseDuration(Phase.CREATING, None, 2.0), PhaseDuration(Phase.LOADING, "weights", 90.0), PhaseDuration(Phase.WARMING, None, 6.0),
-    )  # fmt: skip
+        PhaseDuration(Phase.CREATING, None, 2.0),
+        PhaseDuration(Phase.LOADING, "weights", 90.0),
+        PhaseDuration(Phase.WARMING, None, 6.0),
+    )
 
 
 def test_what_a_lost_connection_hid_is_not_told() -> None:

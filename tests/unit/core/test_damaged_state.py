@@ -12,17 +12,17 @@ from typing import Any, cast
 
 import pytest
 
-from sparkctl.core.context import CommandContext
-from sparkctl.core.journal import decode_switch_journal, encode_switch_journal
-from sparkctl.core.owed import PendingStop, PendingStopFiles
-from sparkctl.core.record import to_json_data
-from sparkctl.model.guard import GuardAction, GuardEvent, GuardMemoryReading, GuardReceipt, GuardRole
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.stop.pending_stops import PendingStop, PendingStopFiles
+from sparkctl.model.guard_state import GuardAction, GuardEvent, GuardMemoryReading, GuardReceipt, GuardRole
+from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.node import NodeName
-from sparkctl.model.switch import JournalPresence, SwitchJournal, SwitchStep
-from sparkctl.operations import receipts
-from sparkctl.operations.switching.journal import build_journal_view
-from sparkctl.probe.guard_receipt import ReceiptStore
-from sparkctl.probe.look import JournalFile
+from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchStep
+from sparkctl.monitor import guard_receipts
+from sparkctl.monitor.switch_journal import build_journal_view
+from sparkctl.node.guard.receipt_store import ReceiptStore
+from sparkctl.node.journal import decode_switch_journal, encode_switch_journal
+from sparkctl.node.node_inspection import JournalFile
 
 NODE = NodeName("spark1")
 JOURNAL = SwitchJournal(
@@ -77,19 +77,19 @@ def test_a_damaged_receipt_is_none_for_the_guard_and_for_the_operator(tmp_path: 
     history = SimpleNamespace(receipt_path=lambda *_: path)
     ctx = cast("CommandContext", SimpleNamespace(history=history))
     path.write_text(text)
-    assert receipts.load_saved_receipt(ctx, "qwen36", NODE, RECEIPT.container) == RECEIPT
+    assert guard_receipts.load_saved_receipt(ctx, "qwen36", NODE, RECEIPT.container) == RECEIPT
     assert guard.read(short) == json.loads(text)
     for what, data in damaged(text):
         path.write_bytes(data)
         found = guard.read(short)
         assert found is None or isinstance(found, dict), what
-        kept = receipts.load_saved_receipt(ctx, "qwen36", NODE, RECEIPT.container)
+        kept = guard_receipts.load_saved_receipt(ctx, "qwen36", NODE, RECEIPT.container)
         assert kept is None or isinstance(kept, GuardReceipt), what
         if what.startswith(("cut", "zeros")):
             assert found is None, what
             assert kept is None, what
         with contextlib.suppress(IndexError):
-            shown = receipts._receipt(data.splitlines()[0])
+            shown = guard_receipts._receipt(data.splitlines()[0])
             assert shown is None or isinstance(shown, GuardReceipt), what
 
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkctl import engines
-from sparkctl.core.diagnosing import LogDiagnoser
-from sparkctl.core.own_questions import mark_request_path
-from sparkctl.engines.lines import LinePreparer
+from sparkctl.engines.line_preparer import LinePreparer
+from sparkctl.logs.diagnosis import LogDiagnoser
+from sparkctl.logs.own_requests import mark_request_path
 from sparkctl.model.diagnosis import LogDiagnosis
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import FailureCause

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.core.earlyoom import EarlyoomRule, parse_earlyoom_args
 from sparkctl.model.units import GIB, KIB
+from sparkctl.monitor.findings.earlyoom import EarlyoomRule, parse_earlyoom_args
 
 TOTAL, ANONYMOUS = 120 * GIB, 2 * GIB
 

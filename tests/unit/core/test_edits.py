@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.edits import suggest_field_change
-from sparkctl.core.profile_tree import parse_setting
-from sparkctl.model.guard import DEFAULT_FLOOR
+from sparkctl.logs.edits import suggest_field_change
+from sparkctl.model.guard_state import DEFAULT_FLOOR
+from sparkctl.model.launch_plan import GuardRule, LaunchPlan, PhaseTimeouts, ReadinessRule
 from sparkctl.model.node import NodeName
-from sparkctl.model.plan import GuardRule, LaunchPlan, PhaseTimeouts, ReadinessRule
 from sparkctl.model.verdict import ChangeDirection, FieldChange
+from sparkctl.profiles.overlays import parse_setting
 
 LOWER, RAISE, REMOVE, SET = ChangeDirection.LOWER, ChangeDirection.RAISE, ChangeDirection.REMOVE, ChangeDirection.SET
 PLAN = LaunchPlan(

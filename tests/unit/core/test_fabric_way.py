@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.fabric import build_nccl_environment, find_fabric_route
+from sparkctl.commands.fabric.route import build_nccl_environment, find_fabric_route
 from sparkctl.errors import OperationRefused
 from sparkctl.model.fabric import Lane, NodeLanes
 from sparkctl.model.node import NodeName

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.first_failure import (
+from sparkctl.logs.first_failure import (
     CONSEQUENCE_CAUSES,
     ClockOffset,
     RankFailure,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.core.diagnosing import LogDiagnoser
-from sparkctl.core.flag_names import suggest_flag_name
+from sparkctl.logs.diagnosis import LogDiagnoser
+from sparkctl.profiles.flag_names import suggest_flag_name
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core import verdicts
-from sparkctl.core.flag_paths import flag_with_path
-from sparkctl.core.reading import LogAnalyzer
 from sparkctl.engines import load_engine
-from sparkctl.model.log import LogLine
-from sparkctl.model.plan import LaunchPlan, ReadinessRule
+from sparkctl.logs import verdict_builder
+from sparkctl.logs.analyzer import LogAnalyzer
+from sparkctl.logs.flag_paths import flag_with_path
+from sparkctl.model.launch_plan import LaunchPlan, ReadinessRule
+from sparkctl.model.log_line import LogLine
 from sparkctl.model.verdict import FailureCause, Verdict
 from tests.unit.core.test_record import PLAN
 
@@ -45,7 +45,7 @@ def test_a_folder_of_downloads_is_not_blamed_for_what_lies_in_it() -> None:
 def verdict(engine: str, plan: LaunchPlan | None, *lines: str) -> Verdict:
     log = LogAnalyzer(load_engine(engine), ReadinessRule(None, None))
     log.feed_lines(LogLine("", text, number) for number, text in enumerate(lines, 1))
-    found = verdicts.build_verdict(log, plan)
+    found = verdict_builder.build_verdict(log, plan)
     assert found is not None
     return found
 

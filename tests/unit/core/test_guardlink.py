@@ -13,15 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core import guardlink
-from sparkctl.core.guardlink import GuardClient
-from sparkctl.core.session import Session
 from sparkctl.errors import GuardUnavailable
-from sparkctl.model.guard import GuardAction, GuardEvent, GuardRole, UnwatchReason
+from sparkctl.model.guard_state import GuardAction, GuardEvent, GuardRole, UnwatchReason
+from sparkctl.model.launch_plan import GuardRule
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import GuardRule
-from sparkctl.operations import receipts
-from sparkctl.probe import travel
+from sparkctl.monitor import guard_client, guard_receipts
+from sparkctl.monitor.guard_client import GuardClient
+from sparkctl.node import bootstrap
+from sparkctl.transport.session import Session
 
 CONTAINER = "ab" * 32
 RULE = GuardRule(1 << 20, 0, 60.0)
@@ -46,7 +45,7 @@ async def watch(link: GuardClient) -> None:
 async def socket(tmp_path: Path) -> AsyncIterator[str]:
     """A real guard, without a GPU and without Docker."""
     place = tmp_path / "guard"
-    start = travel.guard_program(nvml=b"", options=("--dir", str(place), "--docker", str(tmp_path / "none.sock")))
+    start = bootstrap.guard_program(nvml=b"", options=("--dir", str(place), "--docker", str(tmp_path / "none.sock")))
     ran = await asyncio.to_thread(subprocess.run, start.argv, input=start.stdin, capture_output=True, timeout=20)
     said = json.loads(ran.stdout)
     yield said["socket"]
@@ -131,7 +130,7 @@ async def test_another_answer_is_trouble_with_words(
 async def test_a_guard_that_is_silent_is_given_up_before_its_late_answer_is_taken_for_another(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guardlink, "_ANSWER", 0.05)
+    monkeypatch.setattr(guard_client, "_ANSWER", 0.05)
 
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -215,12 +214,12 @@ async def test_what_else_is_to_be_known_of_guards_on_a_node(session: Session) ->
     named = (
         "import ctypes,time; ctypes.CDLL(None).prctl(15, b'sparkctl-guard', 0, 0, 0); print(flush=True); time.sleep(60)"
     )
-    before = (await receipts.read_guard_directory(session)).others
+    before = (await guard_receipts.read_guard_directory(session)).others
     other = await asyncio.create_subprocess_exec("python3", "-c", named, stdout=subprocess.PIPE, user=12345)
     try:
         assert other.stdout is not None
         await other.stdout.readline()
-        left = await receipts.read_guard_directory(session)
+        left = await guard_receipts.read_guard_directory(session)
     finally:
         other.kill()
         await other.wait()

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.clock import SystemClock
-from sparkctl.core.history import OperationHistory
-from sparkctl.model.history import OperationKind
-from sparkctl.model.log import LogLine
+from sparkctl.clock import SystemClock
+from sparkctl.history.model import OperationKind
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import ExpectedDurations, Phase, PhaseDuration
 
@@ -345,7 +345,7 @@ class Wound:
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, shows: float) -> None:
-    monkeypatch.setattr("sparkctl.core.log_files.time.time", lambda: shows)
+    monkeypatch.setattr("sparkctl.logs.log_archive.time.time", lambda: shows)
 
 
 def log_of(history: OperationHistory, container: str, written: float) -> Path:

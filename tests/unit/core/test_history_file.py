@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparkctl.core.clock import SystemClock
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.history_entry import OperationRecorder
-from sparkctl.core.history_file import SCHEMA, VERSION
-from sparkctl.model.history import NodeResult, OperationKind, OperationRecord
+from sparkctl.clock import SystemClock
+from sparkctl.history.database import SCHEMA, VERSION
+from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.history.operation_recorder import OperationRecorder
 from sparkctl.model.node import NodeName
 from sparkctl.model.verdict import Evidence, FailureCause, FieldChange, Verdict
 from tests.unit.core.test_history import full_disk
@@ -80,8 +80,8 @@ def test_numbers_count_operations_and_a_row_in_which_nothing_was_done_goes(histo
 
 def test_of_a_process_that_was_killed_nobody_knows_how_it_ended(history: OperationHistory) -> None:
     program = (
-        "import os, sys, signal; from pathlib import Path; from sparkctl.core.clock import SystemClock\n"
-        "from sparkctl.core.history import OperationHistory; from sparkctl.model.history import OperationKind\n"
+        "import os, sys, signal; from pathlib import Path; from sparkctl.clock import SystemClock\n"
+        "from sparkctl.history.operation_history import OperationHistory; from sparkctl.history.model import OperationKind\n"
         "entry = History(Path(sys.argv[1])).begin(Kind.START, SystemClock(), 'milo@desk', ['spark1'], profile='qwen36')\n"
         "entry.know(); os.kill(os.getpid(), signal.SIGKILL)"
     )
@@ -235,8 +235,8 @@ def test_it_is_for_the_operator_alone(history: OperationHistory) -> None:
 
 def test_two_processes_at_once_lose_nothing_of_each_other(history: OperationHistory) -> None:
     program = (
-        "import sys; from pathlib import Path; from sparkctl.core.clock import SystemClock\n"
-        "from sparkctl.core.history import OperationHistory; from sparkctl.model.history import OperationKind, NodeResult\n"
+        "import sys; from pathlib import Path; from sparkctl.clock import SystemClock\n"
+        "from sparkctl.history.operation_history import OperationHistory; from sparkctl.history.model import OperationKind, NodeResult\n"
         "history = History(Path(sys.argv[1]))\n"
         "for number in range(20):\n"
         "    entry = history.begin(Kind.START, SystemClock(), sys.argv[2], ['spark1'], profile=sys.argv[2])\n"
@@ -293,7 +293,7 @@ def test_two_processes_take_it_over_together_once(history: OperationHistory) -> 
     history.directory.mkdir()
     (history.directory / "starts.jsonl").write_text(OLD)
     program = (
-        "import sys; from pathlib import Path; from sparkctl.core.history import OperationHistory\n"
+        "import sys; from pathlib import Path; from sparkctl.history.operation_history import OperationHistory\n"
         "History(Path(sys.argv[1])).last_starts()"
     )
     both = [subprocess.Popen([sys.executable, "-c", program, str(history.directory)]) for _ in range(2)]
@@ -403,7 +403,7 @@ def test_a_start_is_expected_to_take_the_median_of_the_last_five(
 
 
 def test_only_so_many_are_kept(history: OperationHistory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparkctl.core.history_tables._KEPT", 5)
+    monkeypatch.setattr("sparkctl.history.tables._KEPT", 5)
     for number in range(12):
         done(history, seconds=float(number))
     assert [one.id for one in history.operations(most=-1)] == [12, 11, 10, 9, 8]
@@ -425,8 +425,8 @@ def test_a_file_of_an_older_sparkctl_is_brought_up_with_all_that_is_in_it(
 ) -> None:
     done(history)
     newer = (*SCHEMA, "ALTER TABLE operations ADD COLUMN colour TEXT; CREATE INDEX colours ON operations (colour)")
-    monkeypatch.setattr("sparkctl.core.history_file.SCHEMA", newer)
-    monkeypatch.setattr("sparkctl.core.history_file.VERSION", len(newer))
+    monkeypatch.setattr("sparkctl.history.database.SCHEMA", newer)
+    monkeypatch.setattr("sparkctl.history.database.VERSION", len(newer))
     done(history)
     assert [one.outcome for one in history.operations()] == ["ready", "ready"]
     with closing(sqlite3.connect(history.directory / "history.db")) as file:
@@ -439,8 +439,8 @@ def test_a_step_up_that_fails_leaves_the_file_as_it_was(
 ) -> None:
     done(history)
     with monkeypatch.context() as patched:
-        patched.setattr("sparkctl.core.history_file.SCHEMA", (*SCHEMA, "CREATE TABLE half (a); CREATE TABLE half (a)"))
-        patched.setattr("sparkctl.core.history_file.VERSION", VERSION + 1)
+        patched.setattr("sparkctl.history.database.SCHEMA", (*SCHEMA, "CREATE TABLE half (a); CREATE TABLE half (a)"))
+        patched.setattr("sparkctl.history.database.VERSION", VERSION + 1)
         done(history)
         assert history.take_warning() is not None
     assert [one.outcome for one in history.operations()] == ["ready"]

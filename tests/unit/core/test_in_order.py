@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.in_order import merge_by_time
-from sparkctl.model.log import LogLine
+from sparkctl.logs.rank_merge import merge_by_time
+from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import NodeName
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")

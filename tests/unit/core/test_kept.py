@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.live import Store
-from sparkctl.core.store import NodeStatusView
 from sparkctl.model import events
 from sparkctl.model.container import ContainerState
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory import MemoryReading
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import Sample
-from sparkctl.model.switch import JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
-from sparkctl.present.status_table import format_status
+from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
+from sparkctl.monitor.node_views import NodeStatusView
+from sparkctl.monitor.store import Store
+from sparkctl.views.status_view import format_status
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
 OLD, NEW = "ab" * 32, "cd" * 32

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sparkctl.core.last_known import OpenStart, find_open_starts
-from sparkctl.model.history import NodeResult, OperationKind, OperationRecord
+from sparkctl.commands.stop.last_known import OpenStart, find_open_starts
+from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
 from sparkctl.model.node import NodeName
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
@@ -14,8 +14,15 @@ def start(number: int, name: str, *nodes: NodeName, outcome: str | None = "ready
     return OperationRecord(number, OperationKind.START, 0.0, "milo", nodes, name, name, outcome=outcome, shares=shares)
 
 
-def end(number: int, of: OperationRecord, kind: OperationKind = OperationKind.STOP, *, outcome: str = "done", log: str | None = "x.log",
-        parent: int | None = None) -> OperationRecord:  # fmt: skip
+def end(
+    number: int,
+    of: OperationRecord,
+    kind: OperationKind = OperationKind.STOP,
+    *,
+    outcome: str = "done",
+    log: str | None = "x.log",
+    parent: int | None = None,
+) -> OperationRecord:
     shares = tuple(NodeResult(one.node, one.instance, container=one.container, log=log) for one in of.shares)
     return OperationRecord(number, kind, 0.0, "milo", of.nodes, outcome=outcome, parent=parent, shares=shares)
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.core.linewindow import StatsLineWindow, merge_meters
-from sparkctl.model.metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, StatsLine, StatsLineKind
+from sparkctl.model.engine_metrics import (
+    DraftAcceptance,
+    EngineActivity,
+    EngineMeter,
+    MeterSource,
+    StatsLine,
+    StatsLineKind,
+)
+from sparkctl.monitor.stats_line_window import StatsLineWindow, merge_meters
 
 
 def after(*lines: tuple[float, StatsLine], at: float | None = None) -> EngineMeter:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.core.linkspeed import LaneMeasurement, get_lane_capacity, parse_ib_write_bw, rate_lane_speed
+from sparkctl.commands.fabric.linkspeed import LaneMeasurement, get_lane_capacity, parse_ib_write_bw, rate_lane_speed
 from sparkctl.model.fabric import Lane
 from sparkctl.model.finding import Severity
 
@@ -41,12 +41,18 @@ def test_a_function_carries_half_of_what_it_says() -> None:
         (gbit(13.8), (SMALL,), Severity.WARNING, "its MTU is 1500", "mtu 9000"),
         (gbit(9.3), (LAN,), Severity.GOOD, "9.3 Gb/s by TCP, of 10 that it can carry: good", None),
         (gbit(2.0), (LAN,), Severity.WARNING, "far too little", "what else uses"),
-        (LaneMeasurement(5e9, 9e-5, 92.6), (FAST,), Severity.GOOD, "92.6 Gb/s by RDMA, 40.0 by TCP, a byte there and back 0.09 ms", None),
+        (
+            LaneMeasurement(5e9, 9e-5, 92.6),
+            (FAST,),
+            Severity.GOOD,
+            "92.6 Gb/s by RDMA, 40.0 by TCP, a byte there and back 0.09 ms",
+            None,
+        ),
         (LaneMeasurement(5e9, None, 24.0), (FAST,), Severity.WARNING, "24.0 Gb/s by RDMA", "reseat"),
         (LaneMeasurement(None), (FAST,), Severity.UNKNOWN, "could not be measured", None),
         (gbit(1.0), (Lane("x", "a", "b"),), Severity.NOTE, "does not say how fast", None),
     ],
-)  # fmt: skip
+)
 def test_a_verdict(
     measured: LaneMeasurement, lanes: tuple[Lane, ...], severity: Severity, words: str, remedy: str | None
 ) -> None:

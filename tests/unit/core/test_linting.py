@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.core import catalogues, linting
-from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.model.flags import FlagArity
-from sparkctl.model.lint import LintRule, LintSeverity
+from sparkctl.engines import flag_catalogue
+from sparkctl.engines.flags.model import FlagArity
+from sparkctl.engines.lint.model import LintRule, LintSeverity
+from sparkctl.profiles import profile_lint
+from sparkctl.profiles.library import ProfileLibrary
 
 HEADS = {
     "sglang": "schema: 1\nname: mine\nengine: sglang\nimage: x/sglang:0.5.12\n"
@@ -25,7 +26,7 @@ HEADS = {
 def found(tmp_path: Path, text: str, version: str | None = None) -> list[str]:
     path = tmp_path / "mine.yaml"
     path.write_text(text)
-    checked = linting.lint_profile_file(ProfileLibrary(tmp_path / "none", tmp_path / "none"), path, version)
+    checked = profile_lint.lint_profile_file(ProfileLibrary(tmp_path / "none", tmp_path / "none"), path, version)
     return [str(one).removeprefix(f"{path}:") for one in checked.diagnostics]
 
 
@@ -269,7 +270,7 @@ def test_a_flag_twice_under_two_names(tmp_path: Path) -> None:
 
 
 def test_an_image_bump_tells_what_it_breaks(tmp_path: Path) -> None:
-    old, new = catalogues.load_catalogue("sglang", "0.5.12"), catalogues.load_catalogue("sglang", "0.5.23")
+    old, new = flag_catalogue.load_catalogue("sglang", "0.5.12"), flag_catalogue.load_catalogue("sglang", "0.5.23")
     gone = sorted(set(old.by_name) - set(new.by_name))
     body = "".join(f"  {name.lstrip('-')}: {'true' if old.by_name[name].takes == 'none' else '1'}\n" for name in gone)
     lines = found(tmp_path, HEADS["sglang"] + body, "0.5.23")
@@ -320,7 +321,7 @@ def test_a_finding_stands_where_the_flag_was_written(tmp_path: Path) -> None:
     base = user / "base.yaml"
     base.write_text(HEADS["sglang"].replace("name: mine", "name: base") + "  no-such: 1\n")
     (user / "mine.yaml").write_text("schema: 1\nname: mine\nextends: base\nargs:\n  neither: 1\n")
-    checked = linting.lint_profile_file(ProfileLibrary(user, tmp_path / "none"), user / "mine.yaml")
+    checked = profile_lint.lint_profile_file(ProfileLibrary(user, tmp_path / "none"), user / "mine.yaml")
     assert [(Path(each.place.file).name, each.place.line) for each in checked.diagnostics] == [
         ("base.yaml", 8),
         ("mine.yaml", 5),
@@ -346,17 +347,17 @@ def test_a_patched_image_s_own_flags_are_not_held_against_the_catalogue(tmp_path
 
 def test_what_up_says_before_a_start_is_what_could_go_wrong() -> None:
     library = ProfileLibrary(Path("/nonexistent"))
-    (said,) = linting.list_start_warnings(library.load("qwen36"))
+    (said,) = profile_lint.list_start_warnings(library.load("qwen36"))
     assert said.message.endswith("dies of that with a TypeError")
     assert (said.setting, said.instead) == ("args.speculative-num-draft-tokens=20", ())
-    assert linting.list_start_warnings(library.load("qwen36-ngram")) == ()
-    assert linting.list_start_warnings(library.load("orpheus-tts")) == ()
+    assert profile_lint.list_start_warnings(library.load("qwen36-ngram")) == ()
+    assert profile_lint.list_start_warnings(library.load("orpheus-tts")) == ()
 
 
 def test_shipped_profiles_have_no_errors() -> None:
     library = ProfileLibrary(Path("/nonexistent"))
     for name in library.names():
-        assert linting.lint_profile_file(library, library.find(name)).of(LintSeverity.ERROR) == ()
+        assert profile_lint.lint_profile_file(library, library.find(name)).of(LintSeverity.ERROR) == ()
 
 
 def test_a_file_that_is_no_profile_has_its_faults_alone(tmp_path: Path) -> None:
@@ -375,8 +376,8 @@ WORDS = st.one_of(
 NAMES = sorted(
     {
         name
-        for engine in catalogues.list_engines_with_catalogue()
-        for name in catalogues.load_catalogue(engine, catalogues.list_versions(engine)[0]).by_name
+        for engine in flag_catalogue.list_engines_with_catalogue()
+        for name in flag_catalogue.load_catalogue(engine, flag_catalogue.list_versions(engine)[0]).by_name
     }
 )
 
@@ -398,13 +399,15 @@ def test_any_args_have_findings_in_their_place(
 
     path = tmp_path_factory.getbasetemp() / "any.yaml"
     path.write_text(json.dumps({"schema": 1, "name": "any", "engine": engine, "image": f"x:{tag}", "args": args}))
-    for each in linting.lint_profile_file(ProfileLibrary(path.parent / "none", path.parent / "none"), path).diagnostics:
+    for each in profile_lint.lint_profile_file(
+        ProfileLibrary(path.parent / "none", path.parent / "none"), path
+    ).diagnostics:
         assert each.place.line is not None
         assert str(each).isprintable()
 
 
 def test_each_name_that_a_version_dropped_is_an_error_there(tmp_path: Path) -> None:
-    old, new = catalogues.load_catalogue("sglang", "0.5.12"), catalogues.load_catalogue("sglang", "0.5.23")
+    old, new = flag_catalogue.load_catalogue("sglang", "0.5.12"), flag_catalogue.load_catalogue("sglang", "0.5.23")
     gone = [name for name in old.by_name if name not in new.by_name]
     flags = [flag for flag in old.flags if not any(name in new.by_name for name in flag.spellings)]
     assert len(gone) >= len(flags) > 0, "each flag has a name, and some a second one"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core import linting
-from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.profiles import profile_lint
+from sparkctl.profiles.library import ProfileLibrary
 
 HEADS = {
     "llamacpp": "schema: 1\nname: mine\nengine: llamacpp\nengine_version: 0.5.0\nimage: i\nmodel: {path: /m.gguf}\n"
@@ -20,7 +20,7 @@ HEADS = {
 def found(tmp_path: Path, text: str) -> list[str]:
     path = tmp_path / "mine.yaml"
     path.write_text(text)
-    checked = linting.lint_profile_file(ProfileLibrary(tmp_path / "none", tmp_path / "none"), path)
+    checked = profile_lint.lint_profile_file(ProfileLibrary(tmp_path / "none", tmp_path / "none"), path)
     return [str(one).removeprefix(f"{path}:") for one in checked.diagnostics]
 
 

@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.live import Store, Topic, TopicKind
 from sparkctl.model import events
 from sparkctl.model.container import ContainerState
+from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
 from sparkctl.model.finding import FindingKind, Severity
-from sparkctl.model.guard import GuardAction
+from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.log import LogLine
-from sparkctl.model.memory import MemoryReading
-from sparkctl.model.metrics import EngineActivity, EngineMeter
+from sparkctl.model.log_line import LogLine
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.sample import Gpu, GpuProcess, NetworkInterface, Process, RdmaLane, Sample
 from sparkctl.model.units import GIB
 from sparkctl.model.verdict import FailureCause, Verdict
+from sparkctl.monitor.store import Store, Topic, TopicKind
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
 ID = "ab" * 32

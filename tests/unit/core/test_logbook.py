@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkctl import engines
-from sparkctl.core import logscan
-from sparkctl.core.logbook import LONGEST, BufferedLine, LogBuffer
-from sparkctl.core.logmarks import LineClassifier, LineMark, LogLevel
-from sparkctl.core.logsight import LogFilter, find_next_line
-from sparkctl.core.spool import DiskLineBuffer
-from sparkctl.model.log import LogLine
-from sparkctl.model.text import sanitize_line
+from sparkctl.logs import search
+from sparkctl.logs.buffer import LONGEST, BufferedLine, LogBuffer
+from sparkctl.logs.disk_buffer import DiskLineBuffer
+from sparkctl.logs.line_classifier import LineClassifier, LineMark, LogLevel
+from sparkctl.logs.logsight import LogFilter, find_next_line
+from sparkctl.model.log_line import LogLine
+from sparkctl.model.sanitize import sanitize_line
 
 BEGIN = datetime(2026, 5, 1, 10, tzinfo=UTC)
 NASTY = st.binary(max_size=60).map(lambda raw: raw.decode("utf-8", "replace"))
@@ -142,7 +142,7 @@ def test_an_engine_s_knowledge_marks_its_lines() -> None:
     ]
     sight = LogFilter(book)
     seen: list[int] = []
-    for select in (logscan.select_errors, logscan.select_marks, logscan.select_evidence_line(0, 1)):
+    for select in (search.select_errors, search.select_marks, search.select_evidence_line(0, 1)):
         sight.search_once(select, lambda rows: seen.append(rows.key(0)[1]), everywhere=True)
         worked(sight)
     assert seen == [1, 2, 0]

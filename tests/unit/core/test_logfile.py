@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.logfile import BLOCK, open_log, read_line_blocks
 from sparkctl.errors import InvalidInput
+from sparkctl.logs.log_file import BLOCK, open_log, read_line_blocks
 
 
 class Dribble:

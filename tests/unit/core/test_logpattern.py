@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.logpattern import parse_filter
-from sparkctl.model.text import sanitize_line
+from sparkctl.logs.filter_pattern import parse_filter
+from sparkctl.model.sanitize import sanitize_line
 
 
 @pytest.mark.parametrize(

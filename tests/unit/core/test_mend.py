@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.core import linting
-from sparkctl.core.mend import apply_lint_fixes
-from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.yamlfile import parse_yaml
+from sparkctl.profiles import profile_lint
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.profiles.mend import apply_lint_fixes
+from sparkctl.profiles.yaml_reader import parse_yaml
 
 HEAD = "# mine\nschema: 1\nname: mine   # as the file\nengine: sglang\nimage: x/sglang:0.5.12\n"
 
@@ -21,7 +21,7 @@ HEAD = "# mine\nschema: 1\nname: mine   # as the file\nengine: sglang\nimage: x/
 def mended(path: Path, text: str, version: str | None = None) -> tuple[str, list[str]]:
     path.write_bytes(text.encode())
     library = ProfileLibrary(path.parent / "none", path.parent / "none")
-    done = apply_lint_fixes(path, linting.lint_profile_file(library, path, version).diagnostics)
+    done = apply_lint_fixes(path, profile_lint.lint_profile_file(library, path, version).diagnostics)
     return path.read_bytes().decode(), [one.kind.value for one in done]
 
 
@@ -72,7 +72,9 @@ def test_line_ends_marks_modes_and_links_stay(tmp_path: Path) -> None:
     real.chmod(0o640)
     link = tmp_path / "mine.yaml"
     link.symlink_to(real)
-    apply_lint_fixes(link, linting.lint_profile_file(ProfileLibrary(tmp_path, tmp_path / "none"), link).diagnostics)
+    apply_lint_fixes(
+        link, profile_lint.lint_profile_file(ProfileLibrary(tmp_path, tmp_path / "none"), link).diagnostics
+    )
     wanted = (HEAD + "args:\n  enable-metrics: true\n  tp-size: 1\n").replace("\n", "\r\n").encode()
     assert real.read_bytes() == b"\xef\xbb\xbf" + wanted
     assert (real.stat().st_mode & 0o777, link.is_symlink()) == (0o640, True)
@@ -102,7 +104,7 @@ def test_a_base_is_left_alone(tmp_path: Path) -> None:
     mine = tmp_path / "mine.yaml"
     mine.write_text("schema: 1\nname: mine\nextends: base\n")
     library = ProfileLibrary(tmp_path, tmp_path / "none")
-    assert [one.kind for one in apply_lint_fixes(mine, linting.lint_profile_file(library, mine).diagnostics)] == [
+    assert [one.kind for one in apply_lint_fixes(mine, profile_lint.lint_profile_file(library, mine).diagnostics)] == [
         "no-metrics"
     ]
     assert "tp: 1" in base.read_text()

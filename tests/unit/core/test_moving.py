@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.moving import (
+from sparkctl.commands.transfer.transfer_plan import (
     SPARE,
     Link,
     SpaceNeed,
@@ -20,9 +20,9 @@ from sparkctl.core.moving import (
 )
 from sparkctl.model.events import TransferProgressed
 from sparkctl.model.node import NodeName
-from sparkctl.present.moving import format_transfer
-from sparkctl.probe import carry
-from sparkctl.probe.surveyed import FileListing, FreeSpace, ModelFile
+from sparkctl.node import transfer
+from sparkctl.node.model_files_decoder import FileListing, FreeSpace, ModelFile
+from sparkctl.views.transfer_view import format_transfer
 
 SECOND = 10**9
 GIB = 1 << 30
@@ -67,7 +67,7 @@ def test_a_part_of_the_same_state_of_a_file_goes_on() -> None:
     name = part_name(one.name, one.size, one.mtime)
     assert name == "d/.model.safetensors.1000-77.sparkctl-part"
     job = {"base": "/m", "name": "d/model.safetensors", "size": 1000, "mtime": 77 * SECOND + 3}
-    assert f"d/{carry.part_name(job)}" == name
+    assert f"d/{transfer.part_name(job)}" == name
     found = plan_transfer([(place(one), place(parts={name: 400}))])
     assert (found.total, found.have, found.missing) == (1000, 400, 600)
     later = plan_transfer([(place(replace(one, mtime=78 * SECOND)), place(parts={name: 400}))])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.core.session import node_failures
 from sparkctl.errors import DockerUnavailable, ExitCode, InvalidInput, SparkctlError, Unreachable, UnreadableAnswer
 from sparkctl.model.node import Node, NodeName
-from sparkctl.wire.http import InvalidHttpResponse
-from sparkctl.wire.output import OutputTooLong
+from sparkctl.transport.http_client import InvalidHttpResponse
+from sparkctl.transport.output import OutputTooLong
+from sparkctl.transport.session import node_failures
 
 NODE = Node(NodeName("spark1"), "10.0.0.1")
 

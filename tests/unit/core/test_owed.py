@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.owed import MAX_AGE, PendingStop, PendingStopFiles
+from sparkctl.commands.stop.pending_stops import MAX_AGE, PendingStop, PendingStopFiles
 from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeName
-from sparkctl.model.plan import ContainerLabel
 
 NOW = 1_800_000_000.0
 OWED = PendingStop(NodeName("spark2"), "big", NOW, ("a" * 12,), "run-1")

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from sparkctl import engines
-from sparkctl.core.planning import RankPlacement, build_launch_plan
 from sparkctl.engines.base import Rank
 from sparkctl.errors import InvalidInput
+from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import ContainerLabel, LaunchPlan
 from sparkctl.model.profile import ContainerOptions, ModelSpec, Profile
+from sparkctl.profiles.launch_planning import RankPlacement, build_launch_plan
 
 PAIR = ("192.168.200.11", "192.168.200.12")
 WAY = (("NCCL_IB_HCA", "rocep1s0f0,roceP2p1s0f0"), ("NCCL_SOCKET_IFNAME", "enp1s0f0np0"))

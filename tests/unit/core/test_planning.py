@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.core.env import check_env_file_permissions, parse_env_file
-from sparkctl.core.faults import InvalidFile
-from sparkctl.core.planning import build_launch_plan, container_name
-from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.errors import InvalidInput
+from sparkctl.model.launch_plan import ContainerLabel, GuardRule, LaunchPlan, Mount, ReadinessRule
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import ContainerLabel, GuardRule, LaunchPlan, Mount, ReadinessRule
 from sparkctl.model.profile import Profile
+from sparkctl.profiles.environment import check_env_file_permissions, parse_env_file
+from sparkctl.profiles.file_issues import InvalidFile
+from sparkctl.profiles.launch_planning import build_launch_plan, container_name
+from sparkctl.profiles.library import ProfileLibrary
 
 NODE = Node(NodeName("spark1"), "h")
 HEAD = "schema: 1\nname: mine\nengine: sglang\nimage: x/y:1\n"

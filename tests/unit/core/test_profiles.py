@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.core.faults import InvalidFile
-from sparkctl.core.profile_build import compute_profile_hash
-from sparkctl.core.profiles import ProfileLibrary, profile_json_schema
 from sparkctl.errors import InvalidInput
-from sparkctl.model.per_step import RoutedExperts
+from sparkctl.model.decode_step import RoutedExperts
 from sparkctl.model.profile import FlagValues, JsonValue
+from sparkctl.profiles.file_issues import InvalidFile
+from sparkctl.profiles.library import ProfileLibrary, profile_json_schema
+from sparkctl.profiles.validation import compute_profile_hash
 
 HEAD = "schema: 1\nname: mine\nengine: sglang\nimage: x/y:1\n"
 
@@ -370,7 +370,7 @@ def test_the_hash_is_of_the_content_alone(library: ProfileLibrary, tmp_path: Pat
 def test_the_hash_does_not_drift() -> None:
     library = ProfileLibrary(Path("/nonexistent"))
     code = (
-        "from sparkctl.core.profiles import ProfileLibrary; from pathlib import Path;"
+        "from sparkctl.profiles.library import ProfileLibrary; from pathlib import Path;"
         "print(ProfileLibrary(Path('/nonexistent')).load('qwen36').digest)"
     )
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -379,7 +379,7 @@ def test_the_hash_does_not_drift() -> None:
 
 def test_names_cost_no_parser() -> None:
     code = (
-        "import sys; from sparkctl.core.profiles import ProfileLibrary; assert 'qwen36' in ProfileLibrary().names();"
+        "import sys; from sparkctl.profiles.library import ProfileLibrary; assert 'qwen36' in ProfileLibrary().names();"
         "print([m for m in ('yaml', 'pydantic', 'difflib') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -427,11 +427,11 @@ def test_what_a_profile_lets_through_docker_can_be_asked(data: st.DataObject) ->
     from dataclasses import replace as with_
 
     from sparkctl import engines
-    from sparkctl.core.planning import build_launch_plan
-    from sparkctl.core.profile_fields import option_value, parse_gpus
-    from sparkctl.model.docker_options import DOCKER_OPTIONS, VALUE_PATTERNS, DockerOptionKind
     from sparkctl.model.node import Node, NodeName
-    from sparkctl.wire.docker_body import build_create_request
+    from sparkctl.profiles.docker_options import DOCKER_OPTIONS, VALUE_PATTERNS, DockerOptionKind
+    from sparkctl.profiles.field_types import option_value, parse_gpus
+    from sparkctl.profiles.launch_planning import build_launch_plan
+    from sparkctl.transport.docker.create_request import build_create_request
 
     key = data.draw(
         st.sampled_from([name for name, kind in DOCKER_OPTIONS.items() if kind is not DockerOptionKind.FLAG])

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.live import Store
 from sparkctl.model.container import ContainerState
 from sparkctl.model.events import ContainersListed, NodeStateChanged, PhaseChanged
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
+from sparkctl.monitor.store import Store
 
 NODE = NodeName("spark1")
 READY = InstanceView(

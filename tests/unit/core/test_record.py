@@ -8,23 +8,23 @@ from typing import get_args
 
 import pytest
 
-from sparkctl.core.record import decode_event, encode_event
 from sparkctl.model import events
 from sparkctl.model.container import ContainerState
 from sparkctl.model.engine_facts import EngineFact, EngineFactName
+from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
 from sparkctl.model.finding import FindingEvidence, Severity
-from sparkctl.model.fit import EstimatePart, EstimateSource, FitOutcome, MemoryBudget, MemoryFit, MemoryHolder
-from sparkctl.model.guard import GuardAction
+from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.log import LogLine
-from sparkctl.model.memory import MemoryReading
-from sparkctl.model.metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
+from sparkctl.model.json_codec import decode_event, encode_event
+from sparkctl.model.launch_plan import LaunchPlan, Mount, PhaseTimeouts, ReadinessRule
+from sparkctl.model.log_line import LogLine
+from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, MemoryBudget, MemoryFit, MemoryHolder
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.plan import LaunchPlan, Mount, PhaseTimeouts, ReadinessRule
 from sparkctl.model.sample import Gpu, Sample
-from sparkctl.model.switch import JournalPresence as JournalFound
-from sparkctl.model.switch import (
+from sparkctl.model.switch_plan import JournalPresence as JournalFound
+from sparkctl.model.switch_plan import (
     NodeSwitchPlan,
     SwitchConflict,
     SwitchContainer,
@@ -52,51 +52,122 @@ SAMPLES: list[events.Event] = [
     events.SampleArrived(1.0, NODE, Sample(3, 1.5, 9.0, MEMORY, gpus=(Gpu(0, power=4.5),), gpu_silent_for=14.0)),
     events.CachesDropped(1.0, NODE, MEMORY, MEMORY, None),
     events.ContainersListed(
-        1.0, NODE,
-        (InstanceView("i", NODE, "n", "x", ContainerState.RUNNING, "Up", True, None, Phase.LOADING, Step("weights", 3, 12)),),
-        False, "d", "h",
+        1.0,
+        NODE,
+        (
+            InstanceView(
+                "i", NODE, "n", "x", ContainerState.RUNNING, "Up", True, None, Phase.LOADING, Step("weights", 3, 12)
+            ),
+        ),
+        False,
+        "d",
+        "h",
     ),
     events.MeterArrived(
-        1.0, NODE, "id",
-        EngineMeter(EngineActivity.DECODING, 10.0, MeterSource.COUNTERS, 12.7, steps=7.26, ttft=Quantiles(0.1, 0.0123, 4.0),
-                acceptance=DraftAcceptance(1.75, 0.2, (0.86, 0.71), MeterSource.COUNTERS)),
+        1.0,
+        NODE,
+        "id",
+        EngineMeter(
+            EngineActivity.DECODING,
+            10.0,
+            MeterSource.COUNTERS,
+            12.7,
+            steps=7.26,
+            ttft=Quantiles(0.1, 0.0123, 4.0),
+            acceptance=DraftAcceptance(1.75, 0.2, (0.86, 0.71), MeterSource.COUNTERS),
+        ),
         "args: {enable-metrics: true}",
     ),
     events.MemoryFitEvaluated(
-        1.0, NODE,
+        1.0,
+        NODE,
         MemoryFit(
-            NODE, "qwen36", FitOutcome.SHORT, (EstimatePart("weights", 27, EstimateSource.MEASURED, "7 files", within=True),),
-            MemoryBudget(130, 100, 30, (MemoryHolder("other", False, None, 5, is_replaced=True),)), 1, ("other",),
-            FieldChange("args.mem-fraction-static", "0.60"), None, 3, ("said",), 110,
-        ), ("sparkctl up qwen36",),
+            NODE,
+            "qwen36",
+            FitOutcome.SHORT,
+            (EstimatePart("weights", 27, EstimateSource.MEASURED, "7 files", within=True),),
+            MemoryBudget(130, 100, 30, (MemoryHolder("other", False, None, 5, is_replaced=True),)),
+            1,
+            ("other",),
+            FieldChange("args.mem-fraction-static", "0.60"),
+            None,
+            3,
+            ("said",),
+            110,
+        ),
+        ("sparkctl up qwen36",),
     ),
-    events.FactsLearned(1.0, NODE, "id", (EngineFact(EngineFactName.QUANTIZATION_PATH, "Marlin fallback", is_fallback=True),)),
+    events.FactsLearned(
+        1.0, NODE, "id", (EngineFact(EngineFactName.QUANTIZATION_PATH, "Marlin fallback", is_fallback=True),)
+    ),
     events.PhaseChanged(1.0, NODE, "i", Phase.LOADING, Step("weights", 3, 12, 0.25), 4.0, 400.0, "d"),
     events.LogArrived(1.0, NODE, "i", (LogLine("2026-05-01T10:00:00Z", "text \x1b[31m", 7, "stderr", 3),), True),
     events.GuardActed(1.0, NODE, GuardAction.KILLED, "w", 2.5, "i", "c", 400, 300, 9.5, 0.25),
     events.GuardStatusChanged(1.0, NODE, ("i",)),
     events.WarningEmitted(1.0, None, "m", "h"),
-    events.FindingReported(1.0, NODE, "disk", Severity.PROBLEM, "m", "r", "i", (FindingEvidence("free", "4.0 GiB", None, "statvfs"),), 3.0),
+    events.FindingReported(
+        1.0, NODE, "disk", Severity.PROBLEM, "m", "r", "i", (FindingEvidence("free", "4.0 GiB", None, "statvfs"),), 3.0
+    ),
     events.TransferProgressed(1.0, NODE, NodeName("spark2"), "image", 5, 10, 2.5, 2.0),
     events.MemoryReleased(1.0, NODE, "i", 5, 1, (("process 7", 1), ("/dev/shm/x", None)), 100, 99),
     events.SwitchPlanned(
-        1.0, None,
-        SwitchPlan("p", "i", (NODE,), (NodeSwitchPlan(NODE, 130, 10, (
-            SwitchContainer("old", "c", "id", True, 90, (SwitchConflict.MEMORY,), "0/2", 8000),), "i", None, 40),), ("old",)),
+        1.0,
+        None,
+        SwitchPlan(
+            "p",
+            "i",
+            (NODE,),
+            (
+                NodeSwitchPlan(
+                    NODE,
+                    130,
+                    10,
+                    (SwitchContainer("old", "c", "id", True, 90, (SwitchConflict.MEMORY,), "0/2", 8000),),
+                    "i",
+                    None,
+                    40,
+                ),
+            ),
+            ("old",),
+        ),
     ),
     events.SwitchStepped(1.0, NODE, SwitchStep.RELEASING, "i", "88 GiB came back", 4.5),
     events.SwitchFound(
-        1.0, NODE, SwitchJournalStatus(JournalFound.READ, SwitchJournal(
-            "0123456789ab", "milo@desk", 7.5, SwitchStep.STOPPING, "i", ("p", "--set", "a=b"), "h", (NODE,), ("old",),
-            ((NODE, "0123456789ab"),), rolls_back=False,
-        ), is_held=True),
+        1.0,
+        NODE,
+        SwitchJournalStatus(
+            JournalFound.READ,
+            SwitchJournal(
+                "0123456789ab",
+                "milo@desk",
+                7.5,
+                SwitchStep.STOPPING,
+                "i",
+                ("p", "--set", "a=b"),
+                "h",
+                (NODE,),
+                ("old",),
+                ((NODE, "0123456789ab"),),
+                rolls_back=False,
+            ),
+            is_held=True,
+        ),
     ),
     events.CheckCompleted(1.0, NODE, 2.5),
     events.CommandEnded(
-        1.0, events.Outcome.FAILED, 1, 48.0, NODE, "i", None, "m", "h",
-        Verdict(FailureCause.CUDA_OUT_OF_MEMORY, "s", (Evidence("t", "log", 412),), "r", "args.x"), "/log",
+        1.0,
+        events.Outcome.FAILED,
+        1,
+        48.0,
+        NODE,
+        "i",
+        None,
+        "m",
+        "h",
+        Verdict(FailureCause.CUDA_OUT_OF_MEMORY, "s", (Evidence("t", "log", 412),), "r", "args.x"),
+        "/log",
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("event", SAMPLES, ids=lambda e: type(e).__name__)

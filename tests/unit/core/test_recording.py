@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.core.record import decode_event, encode_event, redact_launch_plan
-from sparkctl.core.recording import EventRecorder, read_recording
 from sparkctl.errors import InvalidInput
 from sparkctl.model import events
+from sparkctl.model.json_codec import decode_event, encode_event, redact_launch_plan
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.operations.replay import load_final_views
+from sparkctl.monitor.event_recording import EventRecorder, read_recording
+from sparkctl.monitor.replay import load_final_views
 from tests.unit.core.test_record import NODE, PLAN, SAMPLES
 
 TOKEN = "hf_canarycanarycanarycanary"

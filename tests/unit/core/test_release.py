@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.release import (
+from sparkctl.commands.stop.release import (
     ContainerFootprint,
     capture_footprint,
     compute_missing_memory,
@@ -15,10 +15,10 @@ from sparkctl.core.release import (
     find_surviving_processes,
     summarize_shm_files,
 )
-from sparkctl.model.memory import MemoryBeforeStart, MemoryReading
+from sparkctl.model.memory_reading import MemoryBeforeStart, MemoryReading
 from sparkctl.model.units import GIB, MIB
-from sparkctl.probe.leftovers import ProcessInfo, SharedMemoryFile
-from sparkctl.probe.look import NodeInspection
+from sparkctl.node.leftovers import ProcessInfo, SharedMemoryFile
+from sparkctl.node.node_inspection import NodeInspection
 
 ID, OTHER = "a" * 64, "b" * 64
 CORE = ProcessInfo(

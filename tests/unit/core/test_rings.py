@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.rings import COARSE_SPAN, FINE_SPAN, SampleSeries, SeriesName, ValueRange, extract_values
-from sparkctl.model.memory import MemoryReading
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.sample import Cpu, Gpu, GpuProcess, MemoryDetail, MemoryPressure, NetworkInterface, RdmaLane, Sample
 from sparkctl.model.units import GIB
+from sparkctl.monitor.sample_series import COARSE_SPAN, FINE_SPAN, SampleSeries, SeriesName, ValueRange, extract_values
 
 BOOT, NEXT_BOOT = "b0", "b1"
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sparkctl.core.sampler import NodeSampler
-from sparkctl.core.session import Session
 from sparkctl.errors import AgentFailed
 from sparkctl.model.events import NodeStateChanged, SampleArrived
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.wire.link import node_state_for_error
+from sparkctl.monitor.sampler import NodeSampler
+from sparkctl.transport.node_connection import node_state_for_error
+from sparkctl.transport.session import Session
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
 HERE = Node(NodeName("here"), "local")
@@ -22,7 +22,7 @@ HERE = Node(NodeName("here"), "local")
 
 def probes() -> list[psutil.Process]:
     """The probes that this process has started."""
-    return [child for child in psutil.Process().children() if "sparkctl.probe.agent" in child.cmdline()]
+    return [child for child in psutil.Process().children() if "sparkctl.node.agent" in child.cmdline()]
 
 
 async def samples(count: int, events: object) -> list[SampleArrived]:

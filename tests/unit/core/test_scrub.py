@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.bundle import SupportBundle, safe_file_name
-from sparkctl.core.scrub import Redactor
+from sparkctl.commands.bundle import SupportBundle, safe_file_name
 from sparkctl.errors import InvalidInput
+from sparkctl.model.scrub import Redactor
 
 SECRET = "sesame-open-42"
 TEXTS = [

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.actions import action
-from sparkctl.core.serving import find_interrupted_instances, find_unlisted_nodes
-from sparkctl.core.situation import ActionContext
-from sparkctl.core.store import InstanceView, NodeTelemetryView
+from sparkctl.commands.action_context import ActionContext
+from sparkctl.commands.actions import action
+from sparkctl.commands.stop.impact import find_interrupted_instances, find_unlisted_nodes
 from sparkctl.model.container import ContainerState
-from sparkctl.model.metrics import EngineMeter
+from sparkctl.model.decode_step import DecodeStepSpec
+from sparkctl.model.engine_metrics import EngineMeter
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.per_step import DecodeStepSpec
 from sparkctl.model.phase import Phase
+from sparkctl.monitor.node_views import InstanceView, NodeTelemetryView
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
 

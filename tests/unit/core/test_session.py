@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from sparkctl.core.clock import SystemClock
-from sparkctl.core.session import Session
+from sparkctl.clock import SystemClock
 from sparkctl.errors import LocalStall, NodeStarved
 from sparkctl.model.node import Node, NodeName
+from sparkctl.transport.session import Session
 
 NODE = Node(NodeName("here"), "local")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.core import linting
-from sparkctl.core.planning import build_launch_plan
-from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.model.lint import LintRule, LintSeverity
+from sparkctl.engines.lint.model import LintRule, LintSeverity
 from sparkctl.model.node import Node, NodeName
+from sparkctl.profiles import profile_lint
+from sparkctl.profiles.launch_planning import build_launch_plan
+from sparkctl.profiles.library import ProfileLibrary
 
 LIBRARY = ProfileLibrary(Path("/nonexistent"))
 NAMES = LIBRARY.names()
@@ -58,7 +58,7 @@ def test_a_profile_says_what_it_is_and_where_it_comes_from(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_profile_is_checked_without_errors(name: str) -> None:
-    checked = linting.lint_profile_file(LIBRARY, LIBRARY.find(name))
+    checked = profile_lint.lint_profile_file(LIBRARY, LIBRARY.find(name))
     assert [str(one) for one in checked.of(LintSeverity.ERROR)] == []
     warned = {one.kind for one in checked.of(LintSeverity.WARNING)}
     assert warned == ({LintRule.KNOWN_TRAP} if name == "qwen36" else set())
@@ -93,13 +93,13 @@ def test_the_variant_of_it_with_all_flags_has_all_flags() -> None:
 
 
 def test_the_trap_of_the_post_s_command_has_two_ways_out() -> None:
-    (said,) = linting.list_start_warnings(LIBRARY.load("qwen36"), LIBRARY)
+    (said,) = profile_lint.list_start_warnings(LIBRARY.load("qwen36"), LIBRARY)
     assert said.message.endswith("dies of that with a TypeError")
     assert said.setting == "args.speculative-num-draft-tokens=20"
     assert said.instead == ("qwen36-nextn", "qwen36-ngram"), "and not the one that wants both Sparks"
-    assert linting.list_start_warnings(LIBRARY.load("qwen36", [said.setting]), LIBRARY) == ()
+    assert profile_lint.list_start_warnings(LIBRARY.load("qwen36", [said.setting]), LIBRARY) == ()
     for name in said.instead:
-        assert linting.list_start_warnings(LIBRARY.load(name), LIBRARY) == ()
+        assert profile_lint.list_start_warnings(LIBRARY.load(name), LIBRARY) == ()
 
 
 def test_four_agents_at_150k() -> None:

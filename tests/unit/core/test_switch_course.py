@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sparkctl.core.switch_course import StepEvidence, SwitchProgress, advance_switch
 from sparkctl.model.events import CachesDropped, CommandEnded, Event, Outcome, SwitchPlanned, SwitchStepped
-from sparkctl.model.memory import MemoryReading
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName
-from sparkctl.model.switch import NodeSwitchPlan, SwitchPlan, SwitchStep
+from sparkctl.model.switch_plan import NodeSwitchPlan, SwitchPlan, SwitchStep
+from sparkctl.monitor.switch_progress import StepEvidence, SwitchProgress, advance_switch
 
 NODE = NodeName("spark1")
 PLAN = SwitchPlan("qwen36", "qwen36", (NODE,), (NodeSwitchPlan(NODE, 1, 1, ()),), ("minimax-m27",))

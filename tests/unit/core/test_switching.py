@@ -9,14 +9,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.switching import IncomingRank, NodeInventory, plan_switch
-from sparkctl.core.wholes import RankContainer, group_by_instance
+from sparkctl.commands.switch.planner import IncomingRank, NodeInventory, plan_switch
 from sparkctl.model.container import Container, ContainerState
-from sparkctl.model.fit import EstimatePart, EstimateSource, FitOutcome, MemoryBudget, MemoryFit, MemoryHolder
+from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan, PhaseTimeouts, ReadinessRule
+from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, MemoryBudget, MemoryFit, MemoryHolder
 from sparkctl.model.node import NodeName
-from sparkctl.model.plan import ContainerLabel, LaunchPlan, PhaseTimeouts, ReadinessRule
-from sparkctl.model.switch import SwitchConflict, SwitchPlan
+from sparkctl.model.switch_plan import SwitchConflict, SwitchPlan
 from sparkctl.model.units import GIB
+from sparkctl.monitor.wholes import RankContainer, group_by_instance
 
 NODES = (NodeName("spark1"), NodeName("spark2"))
 TOTAL = 120 * GIB

@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.what_changed import StartDifference, diff_profiles, diff_starts
-from sparkctl.model.history import NodeResult, OperationKind, OperationRecord
+from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
+from sparkctl.history.start_diff import StartDifference, diff_profiles, diff_starts
 from sparkctl.model.node import NodeName
 
 SPARK1, SPARK2 = NodeName("spark1"), NodeName("spark2")
@@ -39,10 +39,13 @@ def test_fields_of_the_profile_that_came_went_and_changed() -> None:
     after = TEXT.replace("0.82", "0.95").replace("  tp: 1\n", "").replace("  - /tmp:/tmp\n", "  - ~/hub:/hub\n")
     after = after.replace("{a: 1}", "{a: 1, b: [2]}") + "env:\n  NEW: yes\n"
     assert diff_profiles(TEXT, after) == (
-        StartDifference("args.mem-fraction-static", "0.82", "0.95"), StartDifference("args.json.b", None, "[2]"),
-        StartDifference("mounts ~/hub:/hub", None, "~/hub:/hub"), StartDifference("env.NEW", None, "yes"), StartDifference("args.tp", "1", None),
+        StartDifference("args.mem-fraction-static", "0.82", "0.95"),
+        StartDifference("args.json.b", None, "[2]"),
+        StartDifference("mounts ~/hub:/hub", None, "~/hub:/hub"),
+        StartDifference("env.NEW", None, "yes"),
+        StartDifference("args.tp", "1", None),
         StartDifference("mounts /tmp:/tmp", "/tmp:/tmp", None),
-    )  # fmt: skip
+    )
 
 
 def test_image_driver_and_kernel_are_compared_on_the_node_itself() -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sparkctl.core.window import MetricsWindow
-from sparkctl.model.metrics import EngineActivity, EngineMeter, EngineMetrics, Histogram, MeterSource
+from sparkctl.model.engine_metrics import EngineActivity, EngineMeter, EngineMetrics, Histogram, MeterSource
+from sparkctl.monitor.metrics_window import MetricsWindow
 
 
 def after(*readings: tuple[float, EngineMetrics], at: float | None = None) -> EngineMeter:

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.parts import apply_head_state
 from sparkctl.model.container import ContainerState
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
+from sparkctl.monitor.ranks import apply_head_state
 
 NODES = (NodeName("spark1"), NodeName("spark2"))
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.core.faults import FileIssue, InvalidFile
-from sparkctl.core.yamlfile import MAX_DEPTH, YamlDocument, parse_yaml, read_yaml, resolve_scalar
 from sparkctl.errors import InvalidInput
+from sparkctl.profiles.file_issues import FileIssue, InvalidFile
+from sparkctl.profiles.yaml_reader import MAX_DEPTH, YamlDocument, parse_yaml, read_yaml, resolve_scalar
 
 
 def faults(raw: bytes) -> list[str]:

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkctl import engines
-from sparkctl.core import catalogues
+from sparkctl.engines import flag_catalogue
 from sparkctl.engines.base import DecodingSettings, Engine, LineSignal
-from sparkctl.engines.lines import MAX_LINE_LENGTH, LinePreparer
+from sparkctl.engines.line_preparer import MAX_LINE_LENGTH, LinePreparer
 from sparkctl.errors import InvalidInput
-from sparkctl.model.metrics import EngineMetrics
+from sparkctl.model.engine_metrics import EngineMetrics
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import FlagValues, JsonValue, ModelSpec, Profile
 from sparkctl.model.verdict import FailureCause
@@ -175,18 +175,18 @@ def test_its_figures_have_a_place_and_a_way_to_be_turned_on(engine: Engine) -> N
 
 
 def test_whoever_has_launch_words_has_flags_to_check_by(engine: Engine) -> None:
-    assert bool(engine.defaults.command) == (engine.name in catalogues.list_engines_with_catalogue())
+    assert bool(engine.defaults.command) == (engine.name in flag_catalogue.list_engines_with_catalogue())
     if engine.memory_setting is not None:
         flag = "--" + engine.memory_setting.removeprefix("args.")
-        newest = catalogues.load_catalogue(engine.name, catalogues.list_versions(engine.name)[-1])
+        newest = flag_catalogue.load_catalogue(engine.name, flag_catalogue.list_versions(engine.name)[-1])
         assert flag in newest.by_name, "what it claims memory by is a flag of its own"
 
 
 def test_its_own_words_are_flags_of_its_own(engine: Engine) -> None:
     """Host, port, model and name, as argv says them, are known to its newest catalogue."""
-    if not catalogues.list_versions(engine.name):
+    if not flag_catalogue.list_versions(engine.name):
         return
-    newest = catalogues.load_catalogue(engine.name, catalogues.list_versions(engine.name)[-1])
+    newest = flag_catalogue.load_catalogue(engine.name, flag_catalogue.list_versions(engine.name)[-1])
     words = engine.build_command(profile(engine.name, model=ModelSpec(path="/m", served_name="n"), port=1234))
     behind = words[len(engine.defaults.command) :]
     assert [word for word in behind if word.startswith("-") and word not in newest.by_name] == []

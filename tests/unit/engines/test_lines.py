@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.engines.lines import MAX_LINE_LENGTH, LinePreparer, ProgressBarState, parse_progress_bar, strip_log_prefix
+from sparkctl.engines.line_preparer import (
+    MAX_LINE_LENGTH,
+    LinePreparer,
+    ProgressBarState,
+    parse_progress_bar,
+    strip_log_prefix,
+)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sparkctl import engines
 from sparkctl.errors import MetricsUnreadable
-from sparkctl.model.metrics import EngineMetrics
+from sparkctl.model.engine_metrics import EngineMetrics
 
 VLLM = """\
 # HELP vllm:generation_tokens_total Number of generation tokens processed.

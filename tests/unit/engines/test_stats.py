@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl import engines
-from sparkctl.engines.lines import LinePreparer
-from sparkctl.model.metrics import StatsLine, StatsLineKind
+from sparkctl.engines.line_preparer import LinePreparer
+from sparkctl.model.engine_metrics import StatsLine, StatsLineKind
 
 
 def stats(engine: str, raw: str) -> StatsLine | None:

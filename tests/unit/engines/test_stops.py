@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import pytest
 
-from sparkctl.core.diagnosing import LogDiagnoser
-from sparkctl.core.logwords import looks_like_error
-from sparkctl.core.reading import LogAnalyzer
 from sparkctl.engines import load_engine
-from sparkctl.model.log import LogLine
-from sparkctl.model.plan import ReadinessRule
+from sparkctl.logs.analyzer import LogAnalyzer
+from sparkctl.logs.diagnosis import LogDiagnoser
+from sparkctl.logs.line_patterns import looks_like_error
+from sparkctl.model.launch_plan import ReadinessRule
+from sparkctl.model.log_line import LogLine
 from sparkctl.model.verdict import FailureCause
 
 API, CORE = "(APIServer pid=1) ", "(EngineCore pid=77) "

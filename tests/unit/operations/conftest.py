@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.reading import LogAnalyzer
 from sparkctl.engines import load_engine
+from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.model.container import Container, ContainerState
-from sparkctl.model.log import LogLine
+from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan, PhaseTimeouts, ReadinessRule
+from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import NodeName
-from sparkctl.model.plan import ContainerLabel, LaunchPlan, PhaseTimeouts, ReadinessRule
 
 READY = "The server is fired up and ready to roll!"
 

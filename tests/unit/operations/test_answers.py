@@ -9,17 +9,18 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.reading import LogAnalyzer
+from sparkctl.commands.start.container_watch import secrets_of
 from sparkctl.engines import load_engine
-from sparkctl.model.log import LogLine
+from sparkctl.logs import start_verdict
+from sparkctl.logs.analyzer import LogAnalyzer
+from sparkctl.model.launch_plan import LaunchPlan, ReadinessTarget
+from sparkctl.model.log_line import LogLine
+from sparkctl.model.masking import mask_log_lines
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import LaunchPlan, ReadinessTarget
 from sparkctl.model.secrets import MASK
-from sparkctl.operations.masking import mask_log_lines
-from sparkctl.operations.starting import judge, readiness
-from sparkctl.operations.starting.watch import secrets_of
-from sparkctl.wire.link import NodeConnection
-from sparkctl.wire.open import open_connection
+from sparkctl.monitor import engine_probe
+from sparkctl.transport.node_connection import NodeConnection
+from sparkctl.transport.open_connection import open_connection
 
 KEY = "sesame-open-0123456789"
 
@@ -46,10 +47,10 @@ async def link() -> NodeConnection:
     return link
 
 
-@pytest.mark.parametrize("ask", [readiness.check_health, readiness.request_token])
+@pytest.mark.parametrize("ask", [engine_probe.check_health, engine_probe.request_token])
 @pytest.mark.parametrize("before", [0, 150, 175, 180, 5000])
 async def test_the_answer_is_masked_before_it_is_cut(
-    plan: LaunchPlan, link: NodeConnection, ask: Callable[..., Awaitable[readiness.ProbeResult]], before: int
+    plan: LaunchPlan, link: NodeConnection, ask: Callable[..., Awaitable[engine_probe.ProbeResult]], before: int
 ) -> None:
     plan = replace(plan, env=(("VLLM_API_KEY", KEY),))
     async with answering(b"." * before + f"no such key {KEY}; key was {KEY}".encode()) as port:
@@ -64,7 +65,7 @@ async def test_the_answer_is_masked_before_it_is_cut(
 
 async def test_an_answer_without_words_is_only_ours(link: NodeConnection, plan: LaunchPlan) -> None:
     async with answering(b"", "503 Later") as port:
-        answer = await readiness.check_health(link, ReadinessTarget(port, plan.ready))
+        answer = await engine_probe.check_health(link, ReadinessTarget(port, plan.ready))
     assert answer.format_masked(()) == "GET /health answered 503"
 
 
@@ -75,6 +76,6 @@ def test_a_verdict_quotes_masked_lines_only(plan: LaunchPlan) -> None:
     log = LogAnalyzer(load_engine("vllm"), plan.ready)
     log.feed_lines(lines)
     assert log.fatal is not None
-    verdict = judge.verdict_of_fatal_line(plan, log, log.fatal)
+    verdict = start_verdict.verdict_of_fatal_line(plan, log, log.fatal)
     assert KEY not in repr(verdict)
     assert MASK in repr(verdict)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from sparkctl.core.own_questions import REQUEST_MARK
+from sparkctl.logs.own_requests import REQUEST_MARK
+from sparkctl.model.launch_plan import ReadinessRule, ReadinessTarget
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import ReadinessRule, ReadinessTarget
-from sparkctl.operations.following.numbers import InstanceMeter
-from sparkctl.operations.starting import readiness
-from sparkctl.operations.starting.asking import QueryMarkerSupport, request_engine
-from sparkctl.wire.local import LocalConnection
+from sparkctl.monitor import engine_probe
+from sparkctl.monitor.asking import QueryMarkerSupport, request_engine
+from sparkctl.monitor.engine_meters import InstanceMeter
+from sparkctl.transport.local_connection import LocalConnection
 
 LINK = LocalConnection(Node(NodeName("spark1"), "local"))
 
@@ -85,8 +85,8 @@ async def test_a_server_that_has_answered_one_question_of_ours_is_asked_no_other
     service = ReadinessTarget(0, ReadinessRule(None, "/health"), "m")
     async with server(lambda target: "200 OK" if target.startswith("/health") else "404 Not Found") as (port, heard):
         service, manners = replace(service, port=port), QueryMarkerSupport()
-        assert (await readiness.check_health(LINK, service, manners=manners)).good
-        assert not (await readiness.request_token(LINK, service, manners)).good
+        assert (await engine_probe.check_health(LINK, service, manners=manners)).good
+        assert not (await engine_probe.request_token(LINK, service, manners)).good
     assert heard == [
         f"GET /health?{REQUEST_MARK}",
         f"POST /v1/completions?{REQUEST_MARK}",
@@ -103,8 +103,8 @@ async def test_one_that_compares_whole_targets_is_asked_without_a_query_however_
 
     async with server(status) as (port, heard):
         service, manners = ReadinessTarget(port, ReadinessRule(None, "/health"), "m"), QueryMarkerSupport()
-        assert not (await readiness.check_health(LINK, service, manners=manners)).good
+        assert not (await engine_probe.check_health(LINK, service, manners=manners)).good
         loaded.append(True)
         for _ in range(2):
-            assert (await readiness.check_health(LINK, service, manners=manners)).good
+            assert (await engine_probe.check_health(LINK, service, manners=manners)).good
     assert heard[-4:] == [f"GET /health?{REQUEST_MARK}", "GET /health"] * 2

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.config import load_config
-from sparkctl.core.fabric import find_fabric_route
-from sparkctl.core.session import Session
+from sparkctl.commands.fabric.route import find_fabric_route
+from sparkctl.commands.start.connectivity_check import check_fabric, evaluate_pings, list_ping_targets
+from sparkctl.config import load_config
 from sparkctl.errors import OperationRefused
 from sparkctl.model.fabric import FabricRoute, Lane, NodeLanes
 from sparkctl.model.node import NodeName
-from sparkctl.operations.starting.fabric_check import check_fabric, evaluate_pings, list_ping_targets
-from sparkctl.probe.pings import PingReply, PingReport
-from sparkctl.sim import SimNodeOptions, SimulatedSparks
-from sparkctl.sim.node import NodeFault
+from sparkctl.node.peer_checks import PingReply, PingReport
+from sparkctl.simulator import SimNodeOptions, SimulatedSparks
+from sparkctl.simulator.sim_node import NodeFault
+from sparkctl.transport.session import Session
 
 ONE, TWO, THREE = (NodeName(f"spark{number}") for number in (1, 2, 3))
 YES = PingReply(True, to_ping=True)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.model.metrics import DraftAcceptance, EngineActivity, EngineMeter, EngineMetrics, MeterSource
-from sparkctl.operations.following.figures import EngineAverages, compute_accept_length, compute_tokens_per_second
+from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, EngineMetrics, MeterSource
+from sparkctl.monitor.engine_averages import EngineAverages, compute_accept_length, compute_tokens_per_second
 
 
 def decoding(rate: float | None, length: float | None = None) -> EngineMeter:

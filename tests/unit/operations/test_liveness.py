@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from sparkctl.model.container import Container
-from sparkctl.model.metrics import EngineActivity, EngineMeter
-from sparkctl.model.plan import ContainerLabel
-from sparkctl.operations.following.liveness import is_generating, is_idle, select_probe_rule
+from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
+from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.monitor.liveness_probe import is_generating, is_idle, select_probe_rule
 
 RULE = json.dumps({"line": None, "health": "/health", "probe": "completions"})
 

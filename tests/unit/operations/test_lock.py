@@ -15,14 +15,14 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.session import Session
+from sparkctl.commands import node_lock
+from sparkctl.commands.context import CommandContext
 from sparkctl.errors import NodeError, NodeStarved, OperationRefused
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.node import Node, NodeName
-from sparkctl.operations import lock
-from sparkctl.probe import look
-from sparkctl.wire.login_shell import remote_command
+from sparkctl.node import node_inspection
+from sparkctl.transport.session import Session
+from sparkctl.transport.ssh.login_shell import remote_command
 
 IS_ROOT = os.geteuid() == 0
 NOBODY = 65534
@@ -82,8 +82,8 @@ def take(place: Path) -> Iterator[Take]:
     ) -> Lock:
         about = json.dumps({"operator": f"{token}@laptop", "doing": "testing", "since": 1, "token": token})
         old = str(on / "tmp/lock")
-        words = [old, about] if older else [str(on / "run"), old, token, about, lock._HOLD]
-        script = OLDER if older else lock._SCRIPT
+        words = [old, about] if older else [str(on / "run"), old, token, about, node_lock._HOLD]
+        script = OLDER if older else node_lock._SCRIPT
         started.append(Lock([*shell.split(), "-c", script, "sparkctl-lock", *words], user))
         return started[-1]
 
@@ -106,7 +106,7 @@ def test_one_at_a_time_and_the_second_is_told_who(take: Take, shell: str) -> Non
     assert first.line() == "@@ held"
     second = take("b2", shell)
     assert second.line() == "@@ taken"
-    assert lock.parse_lock_holder(second.line()) == lock.LockHolder("a1@laptop", "testing", 1.0, "a1")
+    assert node_lock.parse_lock_holder(second.line()) == node_lock.LockHolder("a1@laptop", "testing", 1.0, "a1")
     assert second.process.wait(10) == 75
     first.end()
     assert take("b2", shell).line() == "@@ held"
@@ -119,14 +119,14 @@ def test_it_excludes_under_any_login_shell(place: Path, login: str) -> None:
     both: list[Lock] = []
     for token, answer in (("a1", "@@ held"), ("b2", "@@ taken")):
         about = json.dumps({"operator": f"it's {token}@laptop", "doing": "testing", "since": 1, "token": token})
-        words = [str(place / "run"), str(place / "tmp/lock"), token, about, lock._HOLD]
-        line, script = remote_command(["sh", "-c", lock._SCRIPT, "sparkctl-lock", *words])
+        words = [str(place / "run"), str(place / "tmp/lock"), token, about, node_lock._HOLD]
+        line, script = remote_command(["sh", "-c", node_lock._SCRIPT, "sparkctl-lock", *words])
         both.append(Lock([login, "-c", line]))
         assert both[-1].process.stdin is not None
         both[-1].process.stdin.write(script)
         assert both[-1].line() == "@@ sparkctl runs"
         assert both[-1].line() == answer
-    assert lock.parse_lock_holder(both[1].line()).operator == "it's a1@laptop"
+    assert node_lock.parse_lock_holder(both[1].line()).operator == "it's a1@laptop"
     for one in both:
         one.end()
 
@@ -139,7 +139,7 @@ def test_two_operators_with_two_accounts_exclude_each_other(take: Take, first_is
     assert first.line() == "@@ held"
     second = take("b2", user=accounts[1])
     assert second.line() == "@@ taken"
-    assert lock.parse_lock_holder(second.line()).operator == "a1@laptop"
+    assert node_lock.parse_lock_holder(second.line()).operator == "a1@laptop"
     first.end()
     assert take("b2", user=accounts[1]).line() == "@@ held"
 
@@ -150,7 +150,7 @@ def test_an_older_sparkctl_is_excluded_too_and_both_are_told_who(take: Take, old
     assert first.line() == "@@ held"
     second = take("b2", older=not older_first)
     assert second.line() == ("@@ taken before" if older_first else "@@ taken")
-    assert lock.parse_lock_holder(second.line()).operator == "a1@laptop"
+    assert node_lock.parse_lock_holder(second.line()).operator == "a1@laptop"
 
 
 def put_fifo(path: Path, _other: Path) -> None:
@@ -191,7 +191,7 @@ def test_what_another_user_puts_there_neither_hangs_it_nor_is_written_through(
     assert sorted((place / "tmp").iterdir()) == before
     second = take("b2")
     after(second, "@@ taken")
-    assert lock.parse_lock_holder(second.line()).operator == "a1@laptop", "it locks all the same"
+    assert node_lock.parse_lock_holder(second.line()).operator == "a1@laptop", "it locks all the same"
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="only root can give a file to another user")
@@ -208,7 +208,7 @@ def test_our_own_lock_is_ours_where_its_file_is_another_users(place: Path, take:
     assert time.monotonic() - began < 15, "a lost connection's process is ended, not waited for"
     assert first.process.wait(10) != 0
     after(second := take("b2", user=NOBODY), "@@ taken")
-    assert lock.parse_lock_holder(second.line()).operator == "a1@laptop"
+    assert node_lock.parse_lock_holder(second.line()).operator == "a1@laptop"
 
 
 @contextmanager
@@ -266,41 +266,41 @@ async def test_a_lock_that_does_not_answer_is_said_and_not_waited_for(
     place: Path, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.mkfifo(place / "fifo")  # as if it were swapped in between the look and the opening
-    monkeypatch.setattr(lock, "PLACE", str(place / "fifo"))
-    monkeypatch.setattr(lock, "OLD_PLACE", str(place / "tmp/lock"))
-    monkeypatch.setattr(lock, "_ANSWER", 0.5)
+    monkeypatch.setattr(node_lock, "PLACE", str(place / "fifo"))
+    monkeypatch.setattr(node_lock, "OLD_PLACE", str(place / "tmp/lock"))
+    monkeypatch.setattr(node_lock, "_ANSWER", 0.5)
     with pytest.raises(NodeStarved, match="here did not say within"):
-        await lock.acquire_node_lock(session, context(place), "testing", lambda words: None)
+        await node_lock.acquire_node_lock(session, context(place), "testing", lambda words: None)
 
 
 async def test_no_lock_is_never_taken_for_one(place: Path, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock, "OLD_PLACE", str(place / "tmp/lock"))
-    monkeypatch.setattr(lock, "PLACE", str(place / "none"))
+    monkeypatch.setattr(node_lock, "OLD_PLACE", str(place / "tmp/lock"))
+    monkeypatch.setattr(node_lock, "PLACE", str(place / "none"))
     with pytest.raises(NodeError, match="did not say whether somebody else changes something"):
-        await lock.acquire_node_lock(session, context(place), "testing", lambda words: None)
-    monkeypatch.setattr(lock, "PLACE", str(place / "run"))
+        await node_lock.acquire_node_lock(session, context(place), "testing", lambda words: None)
+    monkeypatch.setattr(node_lock, "PLACE", str(place / "run"))
     (place / "bin").mkdir()
     for name in ("sh", "stat"):
         (place / "bin" / name).symlink_to(shutil.which(name) or name)
     monkeypatch.setenv("PATH", str(place / "bin"))
     with pytest.raises(OperationRefused, match="no flock"):
-        await lock.acquire_node_lock(session, context(place), "testing", lambda words: None)
+        await node_lock.acquire_node_lock(session, context(place), "testing", lambda words: None)
 
 
 async def test_what_lies_where_an_older_one_looks_is_told_once(
     place: Path, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (place / "tmp/lock").mkdir()
-    monkeypatch.setattr(lock, "OLD_PLACE", str(place / "tmp/lock"))
-    monkeypatch.setattr(lock, "PLACE", str(place / "run"))
+    monkeypatch.setattr(node_lock, "OLD_PLACE", str(place / "tmp/lock"))
+    monkeypatch.setattr(node_lock, "PLACE", str(place / "run"))
     told: list[str] = []
-    one = lock.HeldNodeLock(session, context(place), "testing", told.append)
+    one = node_lock.HeldNodeLock(session, context(place), "testing", told.append)
     await one.take()
     [words] = told
     assert "is a directory of " in words
     assert "sudo rm -r" in words
-    with pytest.raises(lock.LockConflict, match=r"another sparkctl of yours .milo@laptop. is testing") as caught:
-        await lock.HeldNodeLock(session, context(place), "testing", told.append).take()
+    with pytest.raises(node_lock.LockConflict, match=r"another sparkctl of yours .milo@laptop. is testing") as caught:
+        await node_lock.HeldNodeLock(session, context(place), "testing", told.append).take()
     assert caught.value.holder.operator == "milo@laptop"
     assert "If its connection was lost, the lock is free within 30 s" in (caught.value.hint or "")
     await one.release()
@@ -310,8 +310,10 @@ def test_a_look_tells_whether_it_is_held() -> None:
     """The look's own place, /run, held by a process that /proc/locks shows as ended: as in another PID namespace."""
 
     def is_held() -> bool:
-        done = subprocess.run(look.command("journal"), input=look.script(), capture_output=True, timeout=30)
-        found = look.decode_inspection(done.stdout).journal
+        done = subprocess.run(
+            node_inspection.command("journal"), input=node_inspection.script(), capture_output=True, timeout=30
+        )
+        found = node_inspection.decode_inspection(done.stdout).journal
         assert found is not None
         return found.is_held
 

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.clock import SystemClock
-from sparkctl.core.context import CommandContext
-from sparkctl.core.history import OperationHistory
-from sparkctl.core.session import Session
+from sparkctl.clock import SystemClock
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.show_log import ShowLog, _LogRun
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.container import Container
 from sparkctl.model.events import Event, LogArrived, WarningEmitted
-from sparkctl.model.log import LogLine
+from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import Node, NodeName
-from sparkctl.operations.logs import ShowLog, _LogRun
-from sparkctl.wire.docker import DockerClient
-from sparkctl.wire.local import LocalConnection
-from sparkctl.wire.logframes import LogFragment
+from sparkctl.transport.docker.docker_client import DockerClient
+from sparkctl.transport.docker.logframes import LogFragment
+from sparkctl.transport.local_connection import LocalConnection
+from sparkctl.transport.session import Session
 from tests.unit.wire.daemon import stamp
 from tests.unit.wire.test_logs import plain, stream
 

@@ -11,22 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.clock import SystemClock
-from sparkctl.core.moving import TransferPlan, plan_transfer
-from sparkctl.core.session import Session
-from sparkctl.errors import OperationRefused, Unreachable
-from sparkctl.model.events import Event, TransferProgressed
-from sparkctl.model.fabric import Lane
-from sparkctl.model.node import Node, NodeName
-from sparkctl.operations.moving.carrying import (
+from sparkctl.clock import SystemClock
+from sparkctl.commands.transfer.certificates import make_pair
+from sparkctl.commands.transfer.transfer_files import TransferReporter, compare_checksums, transfer_files
+from sparkctl.commands.transfer.transfer_plan import TransferPlan, plan_transfer
+from sparkctl.commands.transfer.transfer_stream import (
     RouteUnreachable,
     TransferRoute,
     open_transfer_stream,
     start_transfer_program,
 )
-from sparkctl.operations.moving.certificates import make_pair
-from sparkctl.operations.moving.files import TransferReporter, compare_checksums, transfer_files
-from sparkctl.probe import surveyed
+from sparkctl.errors import OperationRefused, Unreachable
+from sparkctl.model.events import Event, TransferProgressed
+from sparkctl.model.fabric import Lane
+from sparkctl.model.node import Node, NodeName
+from sparkctl.node import model_files_decoder
+from sparkctl.transport.session import Session
 
 ONE, TWO = NodeName("one"), NodeName("two")
 LO = Lane("lo", "127.0.0.1", "127.0.0.0/8")
@@ -57,10 +57,10 @@ def fill(directory: Path) -> None:
     (directory / "snap/outside").symlink_to(outside)
 
 
-async def look(session: Session, *places: Path) -> tuple[surveyed.FileListing, ...]:
-    asked = surveyed.survey([str(one) for one in places])
+async def look(session: Session, *places: Path) -> tuple[model_files_decoder.FileListing, ...]:
+    asked = model_files_decoder.survey([str(one) for one in places])
     done = await session.run(asked.argv, stdin=asked.stdin)
-    return surveyed.decode_file_listing(done.stdout)[0]
+    return model_files_decoder.decode_file_listing(done.stdout)[0]
 
 
 async def between(one: Session, source: Path, target: Path) -> TransferPlan:
@@ -208,12 +208,12 @@ def test_a_survey_that_leads_out_of_its_place_is_not_believed() -> None:
     place = {"place": "/m", "kind": "dir", "base": "/m", "entries": entries, "denied": [], "parts": {}, "room": "/m",
              "there": "/m", "free": 1, "device": 1, "writable": True}  # fmt: skip
     answer = b"motd\n@@ survey " + json.dumps({"places": [place], "rooms": []}).encode() + b"\n"
-    found = surveyed.decode_file_listing(answer)[0][0]
+    found = model_files_decoder.decode_file_listing(answer)[0][0]
     assert [entry.name for entry in found.entries] == ["good"]
     assert found.unsafe == ("../etc/passwd", "/etc/passwd", "a/../../b")
     for broken in (b"", b"@@ survey {}\n", b"@@ survey [1]\n", b"@@ survey nonsense\n"):
         with pytest.raises(ValueError, match=r".+"):
-            surveyed.decode_file_listing(broken)
+            model_files_decoder.decode_file_listing(broken)
 
 
 async def test_a_part_of_a_file_with_a_longer_name_is_not_taken_for_stale(tmp_path: Path) -> None:

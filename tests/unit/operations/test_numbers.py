@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.store import InstanceView
 from sparkctl.model.container import ContainerState
-from sparkctl.model.metrics import EngineActivity, EngineMeter
+from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.operations.following.numbers import MetricsSource, has_meter, needs_log_meter
+from sparkctl.monitor.engine_meters import MetricsSource, has_meter, needs_log_meter
+from sparkctl.monitor.node_views import InstanceView
 
 READY = InstanceView(
     "qwen36", NodeName("spark1"), "sglang-qwen36", "image", ContainerState.RUNNING, "Up", ours=True, memory=None,

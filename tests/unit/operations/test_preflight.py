@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from sparkctl.commands.start.start_preflight import PreflightInspection, decide_start, refuse_without_docker
 from sparkctl.errors import (
     ContainerNameInUse,
     DiskFull,
@@ -17,12 +18,11 @@ from sparkctl.errors import (
     PortInUse,
 )
 from sparkctl.model.container import Container, ContainerState
-from sparkctl.model.memory import MemoryReading
-from sparkctl.model.plan import ContainerLabel, LaunchPlan, Mount
+from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan, Mount
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.units import GIB, MIB
-from sparkctl.operations.starting.preflight import PreflightInspection, decide_start, refuse_without_docker
-from sparkctl.probe.look import DockerAccess, NodeDisk, NodeInspection
-from sparkctl.wire.docker_json import DockerInfo, ImageInfo
+from sparkctl.node.node_inspection import DockerAccess, NodeDisk, NodeInspection
+from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo
 
 Make = Callable[..., Container]
 ROOT = "/var/lib/docker"

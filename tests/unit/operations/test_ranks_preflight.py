@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.errors import ImageNotFound, InvalidInput, OperationRefused
-from sparkctl.model.container import Container, ContainerState
-from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import ContainerLabel, LaunchPlan
-from sparkctl.model.profile import Profile
-from sparkctl.operations.starting.preflight import PreflightInspection
-from sparkctl.operations.starting.ranks_preflight import (
+from sparkctl.commands.start.ranks_preflight import (
     assign_nodes_to_ranks,
     refuse_different_images,
     refuse_partial_stop,
     refuse_partially_running,
     refuse_wrong_node_count,
 )
-from sparkctl.wire.docker_json import ImageInfo
+from sparkctl.commands.start.start_preflight import PreflightInspection
+from sparkctl.errors import ImageNotFound, InvalidInput, OperationRefused
+from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.profile import Profile
+from sparkctl.transport.docker.docker_responses import ImageInfo
 from tests.unit.operations.test_preflight import scene
 
 TWO = Profile(name="big", engine="sglang", image="img:1", origin="big.yaml", shipped=False, nodes=2)

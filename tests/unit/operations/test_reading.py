@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparkctl.core.own_questions import mark_request_path
-from sparkctl.core.reading import LogAnalyzer
+from sparkctl.logs.analyzer import LogAnalyzer
+from sparkctl.logs.own_requests import mark_request_path
+from sparkctl.model.launch_plan import ReadinessRule
 from sparkctl.model.phase import Phase
-from sparkctl.model.plan import ReadinessRule
 from sparkctl.model.verdict import FailureCause
 
 from .conftest import READY

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparkctl.core.paths import shipped_profiles_dir
-from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.engines import load_engine
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.verdict import FieldChange
-from sparkctl.operations.starting.request import StartInstance
-from sparkctl.operations.switching.request import SwitchInstance
+from sparkctl.paths import shipped_profiles_dir
+from sparkctl.profiles.library import ProfileLibrary
 
 NODE = Node(NodeName("spark1"), host="spark1")
 PROFILE = ProfileLibrary(user=shipped_profiles_dir()).load("qwen36")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.core.reading import LogAnalyzer
+from sparkctl.commands.guard_session import is_loading_weights
 from sparkctl.engines import load_engine
-from sparkctl.model.log import LogLine
+from sparkctl.logs.analyzer import LogAnalyzer
+from sparkctl.model.launch_plan import ReadinessRule
+from sparkctl.model.log_line import LogLine
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.plan import ReadinessRule
-from sparkctl.operations.starting.start_guard import is_loading_weights
 
 VLLM = """\
 . (EngineCore pid=9) INFO 04-14 12:41:20 [core.py:105] Initializing a V1 LLM engine (v0.19.1) with config: model='/m'

@@ -20,18 +20,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.clock import SystemClock
-from sparkctl.core.moving import TransferPlan, plan_transfer
-from sparkctl.core.session import Session
+from sparkctl.clock import SystemClock
+from sparkctl.commands.transfer import image, transfer_stream
+from sparkctl.commands.transfer.certificates import make_pair
+from sparkctl.commands.transfer.transfer_files import TransferReporter, transfer_files
+from sparkctl.commands.transfer.transfer_plan import TransferPlan, plan_transfer
+from sparkctl.commands.transfer.transfer_stream import TransferRoute, TransferStream, start_transfer_program
 from sparkctl.errors import DockerError, OperationRefused, SparkctlError, TransferTampered
 from sparkctl.model.fabric import Lane
 from sparkctl.model.node import Node, NodeName
-from sparkctl.operations.moving import carrying, image
-from sparkctl.operations.moving.carrying import TransferRoute, TransferStream, start_transfer_program
-from sparkctl.operations.moving.certificates import make_pair
-from sparkctl.operations.moving.files import TransferReporter, transfer_files
-from sparkctl.probe import surveyed
-from sparkctl.probe.carry import is_safe_link, is_safe_name
+from sparkctl.node import model_files_decoder
+from sparkctl.node.transfer import is_safe_link, is_safe_name
+from sparkctl.transport.session import Session
 
 ONE, TWO = NodeName("one"), NodeName("two")
 HERE = "127.0.0.1"
@@ -54,10 +54,12 @@ def progress() -> TransferReporter:
     return TransferReporter(SystemClock(), lambda _: None, ONE, TWO, "q")
 
 
-async def look(session: Session, source: Path, target: Path) -> tuple[surveyed.FileListing, surveyed.FileListing]:
-    asked = surveyed.survey([str(source), str(target)])
+async def look(
+    session: Session, source: Path, target: Path
+) -> tuple[model_files_decoder.FileListing, model_files_decoder.FileListing]:
+    asked = model_files_decoder.survey([str(source), str(target)])
     done = await session.run(asked.argv, stdin=asked.stdin)
-    here, there = surveyed.decode_file_listing(done.stdout)[0]
+    here, there = model_files_decoder.decode_file_listing(done.stdout)[0]
     return here, there
 
 
@@ -98,7 +100,7 @@ def man_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> Callable[[Change], Pro
 
     def install(change: Change) -> Proxy:
         proxy = Proxy(change)
-        real = carrying.start_transfer_program
+        real = transfer_stream.start_transfer_program
 
         async def start_elsewhere(session: Session, request: dict[str, Any]) -> Any:
             if "dial" in request:
@@ -109,7 +111,7 @@ def man_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> Callable[[Change], Pro
                 request = {**request, "dial": ways}
             return await real(session, request)
 
-        monkeypatch.setattr(carrying, "start", start_elsewhere)
+        monkeypatch.setattr(transfer_stream, "start", start_elsewhere)
         return proxy
 
     return install
@@ -342,7 +344,9 @@ async def test_silent_strangers_keep_nobody_waiting_and_the_port_is_closed_when_
 
 async def test_where_no_descriptor_is_left_the_port_stays_open(tmp_path: Path) -> None:
     sender, own = make_pair()
-    asked = surveyed.carry({"role": "take", "tls": own, "streams": 1, "listen": [HERE], "peers": [HERE], "jobs": []})
+    asked = model_files_decoder.carry(
+        {"role": "take", "tls": own, "streams": 1, "listen": [HERE], "peers": [HERE], "jobs": []}
+    )
     async with here() as (one, two):
         held = await two.link.start_process(["sh", "-c", 'ulimit -n 24; exec "$@"', "sh", *asked.argv])
         await held.write(asked.stdin)
@@ -401,13 +405,13 @@ def _read(path: Path) -> bytes:
 # --- a node that lies about its files ------------------------------------------------------------------------------
 
 
-def listing(base: str, *entries: list[Any]) -> surveyed.FileListing:
+def listing(base: str, *entries: list[Any]) -> model_files_decoder.FileListing:
     """What a node says of a place, as it is understood."""
     place = {"place": base, "kind": "dir", "base": base, "entries": list(entries), "denied": [], "parts": {},
              "room": base, "there": base, "free": 1 << 40, "device": 1, "writable": True}  # fmt: skip
-    return surveyed.decode_file_listing(b"@@ survey " + json.dumps({"places": [place], "rooms": []}).encode() + b"\n")[
-        0
-    ][0]
+    return model_files_decoder.decode_file_listing(
+        b"@@ survey " + json.dumps({"places": [place], "rooms": []}).encode() + b"\n"
+    )[0][0]
 
 
 def file_entry(path: Path, name: str) -> list[Any]:
@@ -437,7 +441,7 @@ async def test_no_file_is_written_through_a_link_that_an_earlier_sync_has_brough
 
 async def tell_receiver(jobs: list[dict[str, Any]], **words: Any) -> SparkctlError | None:
     """Tell a real receiver to do something with what has come; return what it says against it."""
-    async with here() as (one, two), carrying.open_transfer_stream(one, two, ([], jobs), DIRECT, 1) as pair:
+    async with here() as (one, two), transfer_stream.open_transfer_stream(one, two, ([], jobs), DIRECT, 1) as pair:
         await pair.send_to_receiver(**words)
         await pair.send_to_receiver(end=True)
         return await drain(pair)

@@ -9,14 +9,14 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparkctl.core.live import Store
 from sparkctl.model import events
-from sparkctl.model.memory import MemoryReading
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import memory_bar
-from sparkctl.present.exposition import render_metrics
-from sparkctl.present.top_document import build_top_json
-from sparkctl.present.top_table import format_memory_bar, format_top
+from sparkctl.monitor.store import Store
+from sparkctl.views.prometheus_metrics import render_metrics
+from sparkctl.views.top_document import build_top_json
+from sparkctl.views.top_view import format_memory_bar, format_top
 from tests.unit.core.test_recording import anything
 
 KINDS = (events.SampleArrived, events.ContainersListed, events.MeterArrived, events.NodeStateChanged,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.present.bars import (
+from sparkctl.views.text.charts import (
     AxisScale,
     fill_gaps,
     fit_axis_scale,
@@ -15,7 +15,7 @@ from sparkctl.present.bars import (
     render_line_chart,
     render_sparkline,
 )
-from sparkctl.present.spans import TextStyle, plain_text, row_width
+from sparkctl.views.text.styled_text import TextStyle, plain_text, row_width
 
 VALUES = st.lists(st.none() | st.floats(-1e12, 1e12), max_size=90)
 HALF = AxisScale(0.0, 1.0)

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkctl import engines
-from sparkctl.core.planning import build_launch_plan
-from sparkctl.core.profiles import ProfileLibrary
+from sparkctl.model.launch_plan import LaunchPlan, Mount, PhaseTimeouts, ReadinessRule
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import LaunchPlan, Mount, PhaseTimeouts, ReadinessRule
-from sparkctl.present.docker_line import format_docker_run
+from sparkctl.profiles.exporters.docker_line import format_docker_run
+from sparkctl.profiles.launch_planning import build_launch_plan
+from sparkctl.profiles.library import ProfileLibrary
 
 SEED = """docker run -d --name sglang-qwen36 --gpus all --shm-size 16g --network host -v /home/milo/models:/models
 scitrera/dgx-spark-sglang:0.5.12 python -m sglang.launch_server --model-path /models/Qwen3.6-27B-FP8 --host 0.0.0.0

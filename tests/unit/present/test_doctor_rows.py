@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.core.logpattern import parse_filter
-from sparkctl.core.store import NodeTelemetryView
+from sparkctl.logs.filter_pattern import parse_filter
 from sparkctl.model.events import FindingReported
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.present.doctor_rows import DoctorFinding, DoctorProgress, DoctorScreenModel, merge_findings, render_doctor
-from sparkctl.present.spans import plain_text, row_width
-from sparkctl.present.why import WHY, explain_finding
+from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.views.doctor_view import DoctorFinding, DoctorProgress, DoctorScreenModel, merge_findings, render_doctor
+from sparkctl.views.text.styled_text import plain_text, row_width
+from sparkctl.views.why import WHY, explain_finding
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
 NOW = 1_770_000_000.0

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from sparkctl.model.endpoint import ServedEndpoint, ServedModel
+from sparkctl.commands.endpoint import ServedEndpoint, ServedModel
+from sparkctl.commands.list_endpoints import EndpointFailure, default_endpoint
 from sparkctl.model.node import NodeName
-from sparkctl.operations.endpoints import EndpointFailure, default_endpoint
-from sparkctl.present.endpoint_forms import api_key_variable, build_endpoints_json, format_endpoint_config
+from sparkctl.views.endpoint_config import api_key_variable, build_endpoints_json, format_endpoint_config
 
 ONE = ServedEndpoint(
     NodeName("spark1"), "qwen36", "http://10.0.0.1:8003/v1", (ServedModel("qwen3.6-27b", 32768),), engine="sglang"

@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample as Point
 
-from sparkctl.core.store import NodeTelemetryView
 from sparkctl.model.container import ContainerState
+from sparkctl.model.decode_step import DecodeStepSpec
+from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
 from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory import MemoryReading
-from sparkctl.model.metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.per_step import DecodeStepSpec
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import (
     DiskSpace,
@@ -29,7 +28,8 @@ from sparkctl.model.sample import (
     Sample,
     Temperature,
 )
-from sparkctl.present.exposition import render_metrics
+from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.views.prometheus_metrics import render_metrics
 
 NODE = NodeName("spark1")
 NUMBERS = EngineMeter(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparkctl.core.store import NodeTelemetryView
 from sparkctl.model.events import NodeStateChanged
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.sample import NetworkInterface, RdmaLane, Sample
-from sparkctl.present.fabric_rows import render_fabric
-from sparkctl.present.glance import NodeTileModel
-from sparkctl.present.spans import plain_text
+from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.views.fabric_view import render_fabric
+from sparkctl.views.overview.tile_model import NodeTileModel
+from sparkctl.views.text.styled_text import plain_text
 
 
 def seen(name: str, *networks: str | None, carrier: bool = True) -> NodeTileModel:

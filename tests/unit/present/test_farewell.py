@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from sparkctl.core.store import NodeTelemetryView
-from sparkctl.core.switch_course import SwitchProgress, SwitchStepProgress
 from sparkctl.model.container import ContainerState
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.switch import SwitchStep
-from sparkctl.present.farewell import describe_running_instances, describe_stopped_models, describe_unfinished_switch
+from sparkctl.model.switch_plan import SwitchStep
+from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.monitor.switch_progress import SwitchProgress, SwitchStepProgress
+from sparkctl.views.farewell import describe_running_instances, describe_stopped_models, describe_unfinished_switch
 
 NODE = NodeName("spark2")
 ONE = InstanceView(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.node import NodeName
-from sparkctl.present.findings import format_node_findings
+from sparkctl.views.finding_view import format_node_findings
 
 STUCK = Finding(
     FindingKind.STUCK_CLOCK, Severity.PROBLEM, NodeName("spark1"), "the GPU is stuck at 799 of 3003 MHz",

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from sparkctl.present.fold import (
+from sparkctl.views.text.line_wrap import (
     find_command,
     limit_height,
     truncate_line,

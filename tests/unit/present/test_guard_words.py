@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sparkctl.commands.arm_guard import GuardStatus
 from sparkctl.model.events import GuardActed
-from sparkctl.model.guard import (
+from sparkctl.model.guard_state import (
     GuardAction,
     GuardAlertLevel,
     GuardEvent,
@@ -16,14 +17,13 @@ from sparkctl.model.guard import (
     GuardState,
     GuardWatch,
 )
+from sparkctl.model.launch_plan import GuardRule
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.plan import GuardRule
 from sparkctl.model.units import GIB
-from sparkctl.operations.guard import GuardStatus
-from sparkctl.present.frame import describe_guard_coverage as header_words
-from sparkctl.present.guard_table import format_guard_status
-from sparkctl.present.plan_text import describe_guard_rule
-from sparkctl.present.sentences import format_guard_event
+from sparkctl.views.event_text import format_guard_event
+from sparkctl.views.guard_view import format_guard_status
+from sparkctl.views.profiles.launch_plan_view import describe_guard_rule
+from sparkctl.views.text.frame_layout import describe_guard_coverage as header_words
 
 NODE = NodeName("spark1")
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 from sparkctl.model.container import ContainerState
 from sparkctl.model.events import CachesDropped, ContainersListed, LogArrived, NodeStateChanged, PhaseChanged
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory import MemoryReading
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.units import GIB
-from sparkctl.present.happened import describe_container_changes, describe_event, render_event_log_entry
-from sparkctl.present.spans import TextStyle, plain_text
 from sparkctl.tui.bridge import RepaintScheduler
+from sparkctl.views.overview.event_log_view import describe_container_changes, describe_event, render_event_log_entry
+from sparkctl.views.text.styled_text import TextStyle, plain_text
 
 NODE = NodeName("spark1")
 ONE = InstanceView(

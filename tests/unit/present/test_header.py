@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from sparkctl.present.frame import render_header
-from sparkctl.present.spans import Span, TextRow, plain_text, row_width, to_ascii_row
+from sparkctl.views.text.frame_layout import render_header
+from sparkctl.views.text.styled_text import Span, TextRow, plain_text, row_width, to_ascii_row
 
 TITLE: TextRow = (Span("sparkctl"), Span(" › "), Span("minimax-m27 on 2 Sparks › log"))
 RIGHT: TextRow = (Span("2 Sparks · "), Span("guard armed · "), Span("simulated, time ×8 · "), Span("14:02:31"))

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.model.history import OperationKind, OperationRecord
+from sparkctl.history.model import OperationKind, OperationRecord
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import ExpectedDurations
-from sparkctl.present.history_page import HistoryScreenModel, render_history_page
-from sparkctl.present.spans import plain_text, row_width
+from sparkctl.views.history_page import HistoryScreenModel, render_history_page
+from sparkctl.views.text.styled_text import plain_text, row_width
 
 _NAMES = st.text(st.characters(codec="utf-8"), max_size=40)
 _SECONDS = st.none() | st.floats(0, 1e6)

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.what_changed import StartDiff, StartDifference
-from sparkctl.model.history import NodeResult, OperationKind, OperationRecord, StepRecord
+from sparkctl.history.model import NodeResult, OperationKind, OperationRecord, StepRecord
+from sparkctl.history.start_diff import StartDiff, StartDifference
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import ExpectedDurations, Phase, PhaseDuration
 from sparkctl.model.units import GIB
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
-from sparkctl.present.history_rows import build_history_row, build_operation_sections, format_history, format_sections
-from sparkctl.present.spans import TextStyle
+from sparkctl.views.history_view import build_history_row, build_operation_sections, format_history, format_sections
+from sparkctl.views.text.styled_text import TextStyle
 
 SPARK1 = NodeName("spark1")
 PARTS = (
@@ -141,9 +141,18 @@ def test_what_was_kept_steers_no_terminal() -> None:
     evil = "\x1b]0;owned\x07\x1b[2J"
     verdict = Verdict(FailureCause.CRASHED, evil, (Evidence(evil, "log", 1),), evil)
     one = replace(
-        GOOD, profile=evil, instance=evil, operator=evil, nodes=(NodeName(evil),), why=evil, hint=evil, image=evil,
-        outcome="failed", shares=(replace(SHARE, driver=evil, receipt=evil, parts=()),), moments=(StepRecord(evil, evil, 1.0, evil),),
-    )  # fmt: skip
+        GOOD,
+        profile=evil,
+        instance=evil,
+        operator=evil,
+        nodes=(NodeName(evil),),
+        why=evil,
+        hint=evil,
+        image=evil,
+        outcome="failed",
+        shares=(replace(SHARE, driver=evil, receipt=evil, parts=()),),
+        moments=(StepRecord(evil, evil, 1.0, evil),),
+    )
     changes = StartDiff((StartDifference(evil, evil, evil),), (evil,))
     for told in (one, replace(one, verdict=verdict)):
         assert "\x1b" not in "".join([*lines(told, GOOD, changes), *format_history([told], None)])

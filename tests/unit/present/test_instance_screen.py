@@ -9,23 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.core.live import Store
+from sparkctl.commands.start.launched import ContainerLaunch
 from sparkctl.model import events
 from sparkctl.model.container import ContainerState
+from sparkctl.model.decode_step import DecodeStepSpec
+from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
 from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory import MemoryReading
-from sparkctl.model.metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
+from sparkctl.model.launch_plan import LaunchPlan, PhaseTimeouts, ReadinessRule
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.per_step import DecodeStepSpec
 from sparkctl.model.phase import Phase, PhaseDuration, Step
-from sparkctl.model.plan import LaunchPlan, PhaseTimeouts, ReadinessRule
 from sparkctl.model.sample import Gpu, GpuProcess, Process, Sample
 from sparkctl.model.units import GIB
 from sparkctl.model.verdict import Evidence, FailureCause, FieldChange, Verdict
-from sparkctl.operations.starting.launched import ContainerLaunch
-from sparkctl.present.glance import build_tile_model
-from sparkctl.present.instance_parts import (
+from sparkctl.monitor.store import Store
+from sparkctl.views.instance_rows import (
     describe_ready_rule,
     evidence_line,
     format_log_status,
@@ -34,9 +33,10 @@ from sparkctl.present.instance_parts import (
     render_verdict,
     render_verdict_keys,
 )
-from sparkctl.present.instance_screen import InstanceScreenModel, render_instance
-from sparkctl.present.spans import TextStyle, plain_text, row_width
-from sparkctl.present.tile_parts import Space
+from sparkctl.views.instance_view import InstanceScreenModel, render_instance
+from sparkctl.views.overview.tile_model import build_tile_model
+from sparkctl.views.overview.tile_rows import Space
+from sparkctl.views.text.styled_text import TextStyle, plain_text, row_width
 
 NODE, ID = NodeName("spark1"), "ab" * 32
 READY = InstanceView(

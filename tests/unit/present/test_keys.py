@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sparkctl.core.actions import (
+from sparkctl.commands.actions import (
     ACTIONS,
     OVERVIEW,
     ActionContext,
@@ -13,9 +13,9 @@ from sparkctl.core.actions import (
     list_enabled_actions,
     list_screen_actions,
 )
-from sparkctl.present.keys import format_key, render_key_footer, render_key_help
-from sparkctl.present.spans import plain_text
-from sparkctl.tui.screens import AVAILABLE_SCREENS
+from sparkctl.tui.key_hints import format_key, render_key_footer, render_key_help
+from sparkctl.tui.screens.registry import AVAILABLE_SCREENS
+from sparkctl.views.text.styled_text import plain_text
 
 README = Path(__file__).parents[3] / "README.md"
 

@@ -7,19 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.drafting import MeterSeries
-from sparkctl.core.rings import SampleSeries
+from sparkctl.model.engine_metrics import EngineMeter
 from sparkctl.model.events import PhaseChanged
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.metrics import EngineMeter
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase, Step
-from sparkctl.present.bars import round_above
-from sparkctl.present.glance import NodeTileModel
-from sparkctl.present.level import distribute_chart_rows
-from sparkctl.present.overview import OverviewScreenModel, RecentLogLine, render_overview
-from sparkctl.present.spans import plain_text
-from sparkctl.present.tile_curves import max_power_scale
+from sparkctl.monitor.meter_series import MeterSeries
+from sparkctl.monitor.sample_series import SampleSeries
+from sparkctl.views.overview.overview_view import OverviewScreenModel, RecentLogLine, render_overview
+from sparkctl.views.overview.tile_charts import max_power_scale
+from sparkctl.views.overview.tile_model import NodeTileModel
+from sparkctl.views.text.charts import round_above
+from sparkctl.views.text.row_layout import distribute_chart_rows
+from sparkctl.views.text.styled_text import plain_text
 from tests.unit.present.test_tile import DRAFTED, NOW, READY, SAMPLE, lines, seen
 
 COMING = replace(READY, phase=Phase.LOADING, step=Step("weights", 12, 18), numbers=None)

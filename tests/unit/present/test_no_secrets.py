@@ -13,17 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparkctl import engines
-from sparkctl.core.planning import build_launch_plan
-from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.record import decode_event, encode_event
 from sparkctl.model.events import LaunchPlanned
+from sparkctl.model.json_codec import decode_event, encode_event
+from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import LaunchPlan
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
 from sparkctl.model.secrets import MASK
-from sparkctl.present.docker_line import format_docker_run
-from sparkctl.present.plan_text import format_launch_plan
-from sparkctl.present.profile_table import build_profile_json, format_profile
+from sparkctl.profiles.exporters.docker_line import format_docker_run
+from sparkctl.profiles.launch_planning import build_launch_plan
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.views.profiles.launch_plan_view import format_launch_plan
+from sparkctl.views.profiles.profile_view import build_profile_json, format_profile
 
 CANARY = "Canary+7/yellow"
 NODE = Node(NodeName("spark1"), "h")
@@ -68,9 +68,14 @@ def shown(profile: Profile, made: LaunchPlan) -> str:
     """Everything that is printed of a plan and its profile, in every form; a shell's quotes are taken off."""
     line = format_docker_run(made)
     texts: Iterable[str] = [
-        json.dumps(encode_event(LaunchPlanned(1.0, NODE.name, made))), line, *shlex.split(line.replace("\\\n", "")), *format_launch_plan(made),
-        *format_profile(profile), json.dumps(build_profile_json(profile), default=str), repr(made.secrets == ()),
-    ]  # fmt: skip
+        json.dumps(encode_event(LaunchPlanned(1.0, NODE.name, made))),
+        line,
+        *shlex.split(line.replace("\\\n", "")),
+        *format_launch_plan(made),
+        *format_profile(profile),
+        json.dumps(build_profile_json(profile), default=str),
+        repr(made.secrets == ()),
+    ]
     return "\n".join(texts)
 
 

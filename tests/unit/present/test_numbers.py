@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.bandwidth import DecodeStepReads, ExpertReads, ceiling_of, estimate_bandwidth, read_gpu_bandwidth
-from sparkctl.model.metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
+from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
 from sparkctl.model.sample import Gpu, Sample
-from sparkctl.present import numbers as words
+from sparkctl.monitor.bandwidth import DecodeStepReads, ExpertReads, ceiling_of, estimate_bandwidth, read_gpu_bandwidth
+from sparkctl.views import meter_view as words
 
 SEEN = EngineMeter(
     EngineActivity.DECODING,

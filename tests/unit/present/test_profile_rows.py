@@ -7,28 +7,28 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core import logpattern
-from sparkctl.core.context import CommandContext
-from sparkctl.core.faults import FilePosition, read_source_lines
-from sparkctl.core.history import LastStart, OperationHistory
-from sparkctl.core.linting import Diagnostic, LintResult
-from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.core.store import NodeTelemetryView
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.start.preview import build_preview_plan
+from sparkctl.engines.lint.model import LintRule, LintSeverity
+from sparkctl.history.operation_history import LastStart, OperationHistory
+from sparkctl.logs import filter_pattern
 from sparkctl.model.container import ContainerState
-from sparkctl.model.fit import EstimatePart, EstimateSource, FitOutcome, MemoryBudget, MemoryFit
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.lint import LintRule, LintSeverity
-from sparkctl.model.memory import MemoryReading
+from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, MemoryBudget, MemoryFit
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.units import GIB
-from sparkctl.operations.preview import build_preview_plan
-from sparkctl.present.docker_line import format_docker_run
-from sparkctl.present.fit_signs import estimate_symbol
-from sparkctl.present.profile_rows import render_profiles_screen
-from sparkctl.present.shelf import ProfilePreview, ProfilesScreenModel
-from sparkctl.present.shelf_order import COLUMNS
-from sparkctl.present.spans import plain_text, row_width
+from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.profiles.exporters.docker_line import format_docker_run
+from sparkctl.profiles.file_issues import FilePosition, read_source_lines
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.profiles.profile_lint import Diagnostic, LintResult
+from sparkctl.views.profiles.fit_signs import estimate_symbol
+from sparkctl.views.profiles.profiles_screen_model import ProfilePreview, ProfilesScreenModel
+from sparkctl.views.profiles.profiles_screen_view import render_profiles_screen
+from sparkctl.views.profiles.shelf_order import COLUMNS
+from sparkctl.views.text.styled_text import plain_text, row_width
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
 NOW = 1_770_000_000.0
@@ -151,12 +151,12 @@ def test_a_fault_of_the_base_is_told_with_the_base(
 
 def test_a_filter_counts_what_it_leaves_and_inverts(shelf: ProfilesScreenModel) -> None:
     count = len(shelf.entries or ())
-    words = shown(replace(shelf, pattern=logpattern.parse_filter("qwen36-vllm")), 80, 22)
+    words = shown(replace(shelf, pattern=filter_pattern.parse_filter("qwen36-vllm")), 80, 22)
     assert f"/ 1/{count}  qwen36-vllm" in words
     assert "▸ qwen36-vllm" in words, "the selection goes to one that is shown"
-    words = shown(replace(shelf, pattern=logpattern.parse_filter("!qwen36-vllm")), 80, 22)
+    words = shown(replace(shelf, pattern=filter_pattern.parse_filter("!qwen36-vllm")), 80, 22)
     assert f"/ {count - 1}/{count}" in words
-    words = shown(replace(shelf, pattern=logpattern.parse_filter("nothing like it")), 80, 22)
+    words = shown(replace(shelf, pattern=filter_pattern.parse_filter("nothing like it")), 80, 22)
     assert f"/ 0/{count}" in words
 
 
@@ -255,7 +255,7 @@ def test_a_filter_moves_no_column_and_each_has_its_head(shelf: ProfilesScreenMod
     shelf = answered(shelf)
     whole = heads(shown(shelf, columns, 30))
     for typed in ("qwen36-vllm", "mine", "nothing like it"):
-        assert heads(shown(replace(shelf, pattern=logpattern.parse_filter(typed)), columns, 30)) == whole
+        assert heads(shown(replace(shelf, pattern=filter_pattern.parse_filter(typed)), columns, 30)) == whole
     assert whole[COLUMNS.index("check")] > 0
     model, after = whole[COLUMNS.index("model")], next(at for at in whole[3:] if at > 0)
     assert model == -1 if columns == 80 else after - model >= 22, "a model of fewer columns says nothing"

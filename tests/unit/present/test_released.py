@@ -7,7 +7,7 @@ import pytest
 from sparkctl.model.events import MemoryReleased
 from sparkctl.model.node import NodeName
 from sparkctl.model.units import GIB
-from sparkctl.present.sentences import format_release
+from sparkctl.views.event_text import format_release
 
 HELD = (
     ("process 812 (VLLM::EngineCore\x1b[2J), which outlived it", 11 * GIB),

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.model.sample import MemoryBar
-from sparkctl.present.bars import render_memory_bar
-from sparkctl.present.frame import draw_frame
-from sparkctl.present.spans import (
+from sparkctl.views.text.charts import render_memory_bar
+from sparkctl.views.text.frame_layout import draw_frame
+from sparkctl.views.text.styled_text import (
     Span,
     justify_row,
     pad_row,

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.store import InstanceView, NodeStatusView
 from sparkctl.model.container import ContainerState
-from sparkctl.model.memory import MemoryReading
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.units import GIB
-from sparkctl.present.status_table import format_status
+from sparkctl.monitor.node_views import InstanceView, NodeStatusView
+from sparkctl.views.status_view import format_status
 
 NODE = NodeName("spark1")
 

@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.switch_course import SwitchProgress, advance_switch
 from sparkctl.model.events import CommandEnded, Outcome, SwitchPlanned, SwitchStepped
-from sparkctl.model.fit import EstimatePart, EstimateSource, FitOutcome, MemoryFit
+from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, MemoryFit
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import MemoryBar
-from sparkctl.model.switch import JournalPresence as JournalFound
-from sparkctl.model.switch import (
+from sparkctl.model.switch_plan import JournalPresence as JournalFound
+from sparkctl.model.switch_plan import (
     NodeSwitchPlan,
     SwitchConflict,
     SwitchContainer,
@@ -23,15 +22,16 @@ from sparkctl.model.switch import (
     SwitchStep,
 )
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
-from sparkctl.present.instance_parts import format_log_status
-from sparkctl.present.overview import _wrap_notice
-from sparkctl.present.spans import plain_text, row_width
-from sparkctl.present.switch_line import describe_switch_journal, render_switch_progress_line, render_unfinished_switch
-from sparkctl.present.switch_memory import memory_after_switch as memory_after
-from sparkctl.present.switch_memory import memory_before_switch as memory_before
-from sparkctl.present.switch_rows import format_switch_plan
-from sparkctl.present.switch_screen import SwitchScreenModel, find_offered_command, render_switch
-from sparkctl.present.switch_words import describe_rollback_window, describe_switch_step, summarize_switch_plan
+from sparkctl.monitor.switch_progress import SwitchProgress, advance_switch
+from sparkctl.views.instance_rows import format_log_status
+from sparkctl.views.overview.overview_view import _wrap_notice
+from sparkctl.views.switch_line import describe_switch_journal, render_switch_progress_line, render_unfinished_switch
+from sparkctl.views.switch_memory import memory_after_switch as memory_after
+from sparkctl.views.switch_memory import memory_before_switch as memory_before
+from sparkctl.views.switch_rows import format_switch_plan
+from sparkctl.views.switch_view import SwitchScreenModel, find_offered_command, render_switch
+from sparkctl.views.switch_words import describe_rollback_window, describe_switch_step, summarize_switch_plan
+from sparkctl.views.text.styled_text import plain_text, row_width
 
 GIB = 1 << 30
 ONE, OTHER = NodeName("spark1"), NodeName("spark2")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.present.plan_text import _NEEDLESS
-from sparkctl.present.profile_table import format_profile_list
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.views.profiles.launch_plan_view import _NEEDLESS
+from sparkctl.views.profiles.profile_view import format_profile_list
 
 
 def test_columns_stand_below_each_other_whatever_they_hold(tmp_path: Path) -> None:

@@ -8,28 +8,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.course import advance_timeline
-from sparkctl.core.rings import SampleSeries
-from sparkctl.core.store import NodeTelemetryView
 from sparkctl.model.container import ContainerState
 from sparkctl.model.engine_facts import EngineFact, EngineFactName
+from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource
 from sparkctl.model.events import CommandEnded, NodeStateChanged, Outcome, PhaseChanged
 from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory import MemoryReading
-from sparkctl.model.metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.sample import Gpu, GpuProcess, Sample
 from sparkctl.model.units import GIB
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
-from sparkctl.present.frame import LEAST
-from sparkctl.present.glance import NodeTileModel
-from sparkctl.present.happened import EventLogEntry
-from sparkctl.present.overview import OverviewScreenModel, RecentLogLine, render_overview
-from sparkctl.present.spans import TextStyle, plain_text, row_width
-from sparkctl.present.tile import NodeTile
-from sparkctl.present.tile_parts import Space, engine_label, render_engine_facts
+from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.monitor.sample_series import SampleSeries
+from sparkctl.monitor.startup_timeline import advance_timeline
+from sparkctl.views.overview.event_log_view import EventLogEntry
+from sparkctl.views.overview.overview_view import OverviewScreenModel, RecentLogLine, render_overview
+from sparkctl.views.overview.tile_model import NodeTileModel
+from sparkctl.views.overview.tile_rows import Space, engine_label, render_engine_facts
+from sparkctl.views.overview.tile_view import NodeTile
+from sparkctl.views.text.frame_layout import LEAST
+from sparkctl.views.text.styled_text import TextStyle, plain_text, row_width
 
 NODE = NodeName("spark1")
 NOW = 1000.0

@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.store import InstanceView, NodeTelemetryView
 from sparkctl.model.container import ContainerState
+from sparkctl.model.decode_step import DecodeStepSpec
+from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
-from sparkctl.model.memory import MemoryReading
-from sparkctl.model.metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.model.per_step import DecodeStepSpec
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import (
     Cpu,
@@ -28,18 +27,41 @@ from sparkctl.model.sample import (
     Temperature,
 )
 from sparkctl.model.units import GIB
-from sparkctl.present.top_document import build_top_json
-from sparkctl.present.top_table import format_memory_bar, format_top
+from sparkctl.monitor.node_views import InstanceView, NodeTelemetryView
+from sparkctl.views.top_document import build_top_json
+from sparkctl.views.top_view import format_memory_bar, format_top
 
 MEMORY = MemoryReading(122 * GIB, 23 * GIB, 4 * GIB, 19 * GIB, 16 * GIB, 15 * GIB)
 SAMPLE = Sample(
-    2, 1.0, 2.0, MEMORY, MemoryDetail(pressure=MemoryPressure(0.02, 0.0)), Cpu(0.06, (0.06,), (), (1.0, 2.0, 3.0)),
-    (Gpu(0, "NVIDIA GB10", busy=0.96, sm_clock=2398, sm_clock_max=3003, power=62.4, celsius=71, pstate=0, reasons=0x21,
-         processes=(GpuProcess(7, 82 * GIB),)),),
+    2,
+    1.0,
+    2.0,
+    MEMORY,
+    MemoryDetail(pressure=MemoryPressure(0.02, 0.0)),
+    Cpu(0.06, (0.06,), (), (1.0, 2.0, 3.0)),
+    (
+        Gpu(
+            0,
+            "NVIDIA GB10",
+            busy=0.96,
+            sm_clock=2398,
+            sm_clock_max=3003,
+            power=62.4,
+            celsius=71,
+            pstate=0,
+            reasons=0x21,
+            processes=(GpuProcess(7, 82 * GIB),),
+        ),
+    ),
     temperatures=(Temperature("acpitz", 78.2), Temperature("acpitz", 71.0)),
-    links=(NetworkInterface("enp1s0f0np0", True, "up", 200000, 9000, receive_rate=900.0, send_rate=None), NetworkInterface("wlP9s9", False)),
-    rdma=(RdmaLane("rocep1s0f0", "1", "enp1s0f0np0", receive_rate=1.25e9, send_rate=3e6, errors=(("symbol_error", 0),)),),
-)  # fmt: skip
+    links=(
+        NetworkInterface("enp1s0f0np0", True, "up", 200000, 9000, receive_rate=900.0, send_rate=None),
+        NetworkInterface("wlP9s9", False),
+    ),
+    rdma=(
+        RdmaLane("rocep1s0f0", "1", "enp1s0f0np0", receive_rate=1.25e9, send_rate=3e6, errors=(("symbol_error", 0),)),
+    ),
+)
 VIEW = NodeTelemetryView(NodeName("spark1"), NodeState.OK, 1.0, sample=SAMPLE, instances_seen=1.0)
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparkctl.core.situation import ActionContext, nothing_wrong
-from sparkctl.core.store import NodeTelemetryView
+from sparkctl.commands.action_context import ActionContext, nothing_wrong
 from sparkctl.model.container import ContainerState
 from sparkctl.model.events import CommandEnded, GuardActed, Outcome
 from sparkctl.model.finding import Finding, FindingKind, Severity
-from sparkctl.model.guard import GuardAction
+from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
-from sparkctl.present.happened import describe_event
-from sparkctl.present.spans import TextStyle, plain_text
-from sparkctl.present.wrong import NodeProblems, render_problems
+from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.views.overview.event_log_view import describe_event
+from sparkctl.views.text.styled_text import TextStyle, plain_text
+from sparkctl.views.wrong import NodeProblems, render_problems
 
 NODE = NodeName("spark2")
 ONE = InstanceView(

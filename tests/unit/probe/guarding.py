@@ -17,10 +17,10 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-from sparkctl.model.guard import GuardEvent, GuardProcess, GuardReceipt, GuardRefusal, GuardState
+from sparkctl.model.guard_state import GuardEvent, GuardProcess, GuardReceipt, GuardRefusal, GuardState
 from sparkctl.model.units import GIB, MIB
-from sparkctl.probe import travel
-from sparkctl.probe.decode_guard import decode_guard_line, decode_guard_start
+from sparkctl.node import bootstrap
+from sparkctl.node.guard_decoder import decode_guard_line, decode_guard_start
 
 FLOOR = 512 * MIB
 LOADING, SERVING, THIRD = "1a" * 32, "5e" * 32, "3d" * 32
@@ -245,7 +245,7 @@ class Guarded:
     def start(self) -> GuardProcess | GuardRefusal:
         """Start a guard as travel says; return what it says when its starter has ended."""
         root = str(self.proc.root)
-        start = travel.guard_program(root=root, nvml=self.nvml, python=self.python, options=self.options)
+        start = bootstrap.guard_program(root=root, nvml=self.nvml, python=self.python, options=self.options)
         done = subprocess.run(start.argv, input=start.stdin, capture_output=True, timeout=20, check=False)
         assert done.stdout, done.stderr.decode()
         said = decode_guard_start(done.stdout)

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sparkctl.probe import travel
-from sparkctl.wire.login_shell import MARK, remote_command
+from sparkctl.node import bootstrap
+from sparkctl.transport.ssh.login_shell import MARK, remote_command
 
 GB10_MEMINFO = """MemTotal:       127535224 kB
 MemFree:         4510768 kB
@@ -38,7 +38,7 @@ class Running:
     """One probe. Every read has a deadline, so a probe that says nothing fails a test instead of hanging it."""
 
     def __init__(self, shell: Sequence[str] = (), **options: Any) -> None:
-        self.start = travel.agent_program(**options)
+        self.start = bootstrap.agent_program(**options)
         line, script = remote_command(self.start.argv)
         argv = [*shell, line] if shell else self.start.argv
         self.process = subprocess.Popen(

@@ -20,8 +20,8 @@ import pytest
 
 from sparkctl.model.sample import RdmaGid, Sample
 from sparkctl.model.units import KIB
-from sparkctl.probe import agent, travel
-from sparkctl.probe.decode import AgentHello, decode_agent_line
+from sparkctl.node import agent, bootstrap
+from sparkctl.node.agent_decoder import AgentHello, decode_agent_line
 from tests.unit.probe.running import GB10_MEMINFO, Running, machine, probe, pythons
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
@@ -53,7 +53,7 @@ def sample(running: Running) -> Sample:
     return found
 
 
-@pytest.mark.parametrize("name", sorted({"agent", *travel.GUARD_MODULES}))
+@pytest.mark.parametrize("name", sorted({"agent", *bootstrap.GUARD_MODULES}))
 def test_what_travels_is_python_3_8_and_imports_the_standard_library_alone(name: str) -> None:
     source = Path(agent.__file__).with_name(f"{name}.py").read_text()
     tree = ast.parse(source, feature_version=(3, 8))
@@ -354,13 +354,15 @@ def test_the_rate_is_changed_by_a_line() -> None:
 
 
 def test_the_part_of_pynvml_that_travels_has_all_that_the_probe_calls() -> None:
-    module = agent.load_module("pynvml_part", travel.pynvml_source())
+    module = agent.load_module("pynvml_part", bootstrap.pynvml_source())
     whole = vars(importlib.import_module("pynvml"))
-    used = whole.keys() & set(travel.WORD.findall(SOURCE))
+    used = whole.keys() & set(bootstrap.WORD.findall(SOURCE))
     assert len(used) > 20
     assert {name for name in used if not hasattr(module, name)} == set()
-    assert len(travel.pynvml_source()) < 60_000
-    assert b"ctypes.util" not in travel.pynvml_source(), "it would cost the node 2.5 MiB, and nothing of it is called"
+    assert len(bootstrap.pynvml_source()) < 60_000
+    assert b"ctypes.util" not in bootstrap.pynvml_source(), (
+        "it would cost the node 2.5 MiB, and nothing of it is called"
+    )
     with pytest.raises(module.NVMLError):
         module.nvmlInit()
 

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.probe import collection
-from sparkctl.probe.collection import CollectedReading, CollectedReadings
+from sparkctl.node import collect_decoder
+from sparkctl.node.collect_decoder import CollectedReading, CollectedReadings
 from tests.unit.probe.running import GB10_MEMINFO, machine, nvml_stub, pythons
 
-SOURCE = Path(collection.__file__).with_name("collect.py").read_text()
+SOURCE = Path(collect_decoder.__file__).with_name("collect.py").read_text()
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
 
 
-def collected(start: collection.Start, env: dict[str, str] | None = None) -> dict[str, CollectedReading]:
+def collected(start: collect_decoder.Start, env: dict[str, str] | None = None) -> dict[str, CollectedReading]:
     ran = subprocess.run(
         start.argv, input=start.stdin, capture_output=True, timeout=60, env={**os.environ, **(env or {})}, check=True
     )
@@ -52,7 +52,7 @@ def test_a_machine_made_of_files_is_read_whole(python: str, tmp_path: Path) -> N
         "/sys/class/infiniband/rocep1s0f0/ports/1/counters/dear_to_read": "1\n",
         "/proc/sys/vm/swappiness": "60\n",
     })  # fmt: skip
-    found = collected(collection.start(root, nvml=b"", python=python))
+    found = collected(collect_decoder.start(root, nvml=b"", python=python))
     assert found["proc/meminfo"] == CollectedReading("proc/meminfo", GB10_MEMINFO)
     assert found["proc/vmstat"] == CollectedReading("proc/vmstat", "", "No such file or directory")
     assert found["proc/cpuinfo"].text.count(" x\n") == 2
@@ -69,10 +69,10 @@ def test_this_machine_and_a_command_that_hangs_and_one_that_never_stops_talking(
     for name, body in (("nvidia-smi", "echo begun; exec sleep 100"), ("dmesg", "exec yes kernel"), ("df", "exit 3")):
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
-    start = collection.start(nvml=b"")
+    start = collect_decoder.start(nvml=b"")
     quick = start.stdin.replace(b"PATIENCE = 10.0", b"PATIENCE = 01.0")
     began = time.monotonic()
-    found = collected(collection.RemoteProgram(start.argv, quick), {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    found = collected(collect_decoder.RemoteProgram(start.argv, quick), {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
     assert time.monotonic() - began < 40
     assert found["commands/uname"].text.startswith("Linux")
     smi = found["commands/nvidia-smi"]
@@ -86,7 +86,7 @@ def test_this_machine_and_a_command_that_hangs_and_one_that_never_stops_talking(
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc to build NVML's stand-in with")
 def test_every_call_of_nvml_is_told_with_its_code(tmp_path: Path) -> None:
     library = str(nvml_stub(tmp_path / "lib"))
-    told = collected(collection.start(), {"LD_LIBRARY_PATH": library})["nvml"].text.splitlines()
+    told = collected(collect_decoder.start(), {"LD_LIBRARY_PATH": library})["nvml"].text.splitlines()
     assert "nvmlDeviceGetName(gpu 0): 'NVIDIA GB10'" in told
     assert "nvmlDeviceGetMemoryInfo(gpu 0): error 3 (Not Supported)" in told
     assert any(line.startswith("nvmlDeviceGetUtilizationRates(gpu 0): {gpu: 96") for line in told)

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from sparkctl.core.record import decode_event as event_of
-from sparkctl.core.record import encode_event
-from sparkctl.core.rings import SampleSeries
 from sparkctl.model.events import SampleArrived
-from sparkctl.model.memory import MemoryReading
+from sparkctl.model.json_codec import decode_event as event_of
+from sparkctl.model.json_codec import encode_event
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import Gpu, Sample, memory_bar
 from sparkctl.model.units import GIB
-from sparkctl.probe.decode import AgentHello, decode_agent_line
+from sparkctl.monitor.sample_series import SampleSeries
+from sparkctl.node.agent_decoder import AgentHello, decode_agent_line
 
 HEAD = {"probe": 1, "kind": "sample", "sequence": 3, "time": 1.5, "uptime": 9}
 MEMORY = {"total": 120, "available": 100, "free": 60, "page_cache": 38, "swap_total": 16, "swap_free": 15}

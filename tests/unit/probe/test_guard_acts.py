@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from sparkctl.model.guard import GuardAction, GuardRights, GuardRole
+from sparkctl.model.guard_state import GuardAction, GuardRights, GuardRole
 from sparkctl.model.units import GIB, MIB
-from sparkctl.probe.guard_events import add_with_limit
-from sparkctl.probe.guard_memory import ContainerMemory
-from sparkctl.probe.guard_receipt import ReceiptStore
+from sparkctl.node.guard.guard_events import add_with_limit
+from sparkctl.node.guard.memory_reader import ContainerMemory
+from sparkctl.node.guard.receipt_store import ReceiptStore
 from tests.unit.probe.guarding import FLOOR, LOADING, SERVING, THIRD, Guarded, guarded, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")

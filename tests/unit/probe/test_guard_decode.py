@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparkctl.model.guard import (
+from sparkctl.model.guard_state import (
     GuardAction,
     GuardEvent,
     GuardMemoryReading,
@@ -18,7 +18,7 @@ from sparkctl.model.guard import (
     GuardRole,
     GuardState,
 )
-from sparkctl.probe.decode_guard import LINE_LIMIT, decode_guard_line, decode_guard_start
+from sparkctl.node.guard_decoder import LINE_LIMIT, decode_guard_line, decode_guard_start
 
 ID = "ab" * 32
 EVENT = {"at": 1.5, "what": "warned", "container": ID, "instance": "qwen", "available": 900, "free": 40, "rate": 2e9,

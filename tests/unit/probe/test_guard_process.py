@@ -16,20 +16,20 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.core.own_questions import REQUEST_MARK
-from sparkctl.model.guard import GuardProcess, GuardRefusal, GuardState
+from sparkctl.logs.own_requests import REQUEST_MARK
+from sparkctl.model.guard_state import GuardProcess, GuardRefusal, GuardState
 from sparkctl.model.units import GIB, MIB
-from sparkctl.probe import travel
-from sparkctl.probe.decode_guard import decode_guard_start
+from sparkctl.node import bootstrap
+from sparkctl.node.guard_decoder import decode_guard_start
 from tests.unit.probe.guarding import LOADING, SERVING, THIRD, Guarded, guarded, until
 from tests.unit.probe.running import pythons
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
-SOURCES = [Path(travel.__file__).parent / f"{name}.py" for name in travel.GUARD_MODULES]
+SOURCES = [Path(bootstrap.__file__).parent / f"{name}.py" for name in bootstrap.GUARD_MODULES]
 
 
 def test_everything_of_the_guard_travels() -> None:
-    here = {path.name for path in Path(travel.__file__).parent.glob("guard*.py")}
+    here = {path.name for path in Path(bootstrap.__file__).parent.glob("guard*.py")}
     assert here | {"agent.py"} == {path.name for path in SOURCES}
 
 
@@ -38,7 +38,7 @@ def test_what_travels_is_python_3_8_and_imports_the_standard_library_and_what_tr
     tree = ast.parse(path.read_text(), feature_version=(3, 8))
     imported = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     imported |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    own = {f"sparkctl.probe.{name}" for name in travel.GUARD_MODULES}
+    own = {f"sparkctl.node.{name}" for name in bootstrap.GUARD_MODULES}
     assert {name for name in imported - own if name.split(".")[0] not in sys.stdlib_module_names} == set()
     assert "subprocess" not in imported
 
@@ -57,7 +57,7 @@ def test_it_comes_up_and_says_what_it_knows(python: str, tmp_path: Path) -> None
 
 def test_it_goes_on_without_its_starter_and_its_session(tmp_path: Path) -> None:
     with guarded(tmp_path, start=False) as machine:
-        start = travel.guard_program(root=str(machine.proc.root), nvml=b"", options=machine.options)
+        start = bootstrap.guard_program(root=str(machine.proc.root), nvml=b"", options=machine.options)
         shell = subprocess.Popen(
             ["sh", "-c", shlex.join(start.argv)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
@@ -87,7 +87,7 @@ def test_it_goes_on_without_its_starter_and_its_session(tmp_path: Path) -> None:
 
 def test_a_second_one_says_already_and_two_at_once_are_one(tmp_path: Path) -> None:
     with guarded(tmp_path, start=False) as machine:
-        start = travel.guard_program(root=str(machine.proc.root), nvml=b"", options=machine.options)
+        start = bootstrap.guard_program(root=str(machine.proc.root), nvml=b"", options=machine.options)
         three = [
             subprocess.Popen(start.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
             for _ in range(3)

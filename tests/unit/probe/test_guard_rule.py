@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.model.guard import DEFAULT_FLOOR
-from sparkctl.probe.guard_rule import (
+from sparkctl.model.guard_state import DEFAULT_FLOOR
+from sparkctl.node.guard.decision import (
     CALM,
     FAST,
     GIB,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.probe import agent
-from sparkctl.probe.decode import AgentHello, EarlyoomStatus, SwapDevice, SysctlSetting, decode_agent_line
+from sparkctl.node import agent
+from sparkctl.node.agent_decoder import AgentHello, EarlyoomStatus, SwapDevice, SysctlSetting, decode_agent_line
 from tests.unit.probe.running import machine, probe, pythons
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")

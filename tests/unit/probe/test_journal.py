@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.probe import journal, look
+from sparkctl.node import node_inspection, switch_journal
 
 DONE, OTHER, FAILED = (
-    journal.JournalWriteResult.DONE,
-    journal.JournalWriteResult.OTHER,
-    journal.JournalWriteResult.FAILED,
+    switch_journal.JournalWriteResult.DONE,
+    switch_journal.JournalWriteResult.OTHER,
+    switch_journal.JournalWriteResult.FAILED,
 )
 
 
@@ -22,29 +22,38 @@ def run(home: Path, argv: list[str], script: bytes) -> subprocess.CompletedProce
     return subprocess.run(argv, input=script, capture_output=True, env=env, timeout=30, check=False)
 
 
-def read(home: Path) -> look.JournalFile:
-    found = look.decode_inspection(run(home, look.command("journal"), look.script()).stdout).journal
+def read(home: Path) -> node_inspection.JournalFile:
+    found = node_inspection.decode_inspection(
+        run(home, node_inspection.command("journal"), node_inspection.script()).stdout
+    ).journal
     assert found is not None
     return found
 
 
 def write(home: Path, text: str, over: tuple[str, ...] = ()) -> subprocess.CompletedProcess[bytes]:
-    return run(home, journal.write_command(text, over), journal.journal_script())
+    return run(home, switch_journal.write_command(text, over), switch_journal.journal_script())
 
 
-def remove(home: Path, over: tuple[str, ...]) -> journal.JournalWriteResult:
-    return journal.decode_result(run(home, journal.remove_command(over), journal.journal_script()).stdout)
+def remove(home: Path, over: tuple[str, ...]) -> switch_journal.JournalWriteResult:
+    return switch_journal.decode_result(
+        run(home, switch_journal.remove_command(over), switch_journal.journal_script()).stdout
+    )
 
 
 def test_it_is_written_read_and_removed(tmp_path: Path) -> None:
     assert read(tmp_path).state == "none"
     for text in ('{"step": "checking", "it\'s": "$(touch x) `id` \\\\"}', '{"step": "stopping"}'):
-        assert journal.decode_result(write(tmp_path, text).stdout) is DONE
+        assert switch_journal.decode_result(write(tmp_path, text).stdout) is DONE
         assert (read(tmp_path).state, read(tmp_path).text) == ("ours", text)
     folder = tmp_path / ".local/state/sparkctl"
     assert [path.name for path in folder.iterdir()] == ["switch.json"], "no half one is left beside it"
     assert (folder / "switch.json").stat().st_mode & 0o077 == 0
-    assert journal.decode_result(run(tmp_path, journal.remove_command(), journal.journal_script()).stdout) is DONE
+    assert (
+        switch_journal.decode_result(
+            run(tmp_path, switch_journal.remove_command(), switch_journal.journal_script()).stdout
+        )
+        is DONE
+    )
     assert read(tmp_path).state == "none"
 
 
@@ -54,7 +63,7 @@ def test_where_it_cannot_be_written_the_old_one_stays(tmp_path: Path) -> None:
     (folder / "switch.json").unlink()
     (folder / "switch.json").symlink_to("/etc/hostname")
     done = write(tmp_path, "two")
-    assert journal.decode_result(done.stdout) is FAILED
+    assert switch_journal.decode_result(done.stdout) is FAILED
     assert b"another user" in done.stderr
     assert read(tmp_path).state == "foreign"
 
@@ -64,20 +73,25 @@ def test_another_users_is_foreign(tmp_path: Path) -> None:
     write(tmp_path, "one")
     os.chown(tmp_path / ".local/state/sparkctl/switch.json", 65534, 65534)
     assert read(tmp_path).state == "foreign"
-    assert journal.decode_result(write(tmp_path, "two").stdout) is FAILED
-    assert journal.decode_result(run(tmp_path, journal.remove_command(), journal.journal_script()).stdout) is FAILED
+    assert switch_journal.decode_result(write(tmp_path, "two").stdout) is FAILED
+    assert (
+        switch_journal.decode_result(
+            run(tmp_path, switch_journal.remove_command(), switch_journal.journal_script()).stdout
+        )
+        is FAILED
+    )
 
 
 def test_it_is_written_and_removed_only_over_what_may_lie_there(tmp_path: Path) -> None:
     mine, next_, theirs = '{"id": "a*b", "x": "$(y) \\\\"}', '{"id": "a", "step": 2}', '{"id": "b"}'
-    assert journal.decode_result(write(tmp_path, next_, (mine,)).stdout) is OTHER, "none lies there"
+    assert switch_journal.decode_result(write(tmp_path, next_, (mine,)).stdout) is OTHER, "none lies there"
     assert read(tmp_path).state == "none"
-    assert journal.decode_result(write(tmp_path, mine, (journal.NO_JOURNAL,)).stdout) is DONE
-    assert journal.decode_result(write(tmp_path, theirs, (journal.NO_JOURNAL, next_)).stdout) is OTHER
+    assert switch_journal.decode_result(write(tmp_path, mine, (switch_journal.NO_JOURNAL,)).stdout) is DONE
+    assert switch_journal.decode_result(write(tmp_path, theirs, (switch_journal.NO_JOURNAL, next_)).stdout) is OTHER
     assert read(tmp_path).text == mine
-    assert journal.decode_result(write(tmp_path, next_, (journal.NO_JOURNAL, mine)).stdout) is DONE
-    assert remove(tmp_path, (mine, journal.NO_JOURNAL)) is OTHER
+    assert switch_journal.decode_result(write(tmp_path, next_, (switch_journal.NO_JOURNAL, mine)).stdout) is DONE
+    assert remove(tmp_path, (mine, switch_journal.NO_JOURNAL)) is OTHER
     assert read(tmp_path).text == next_
     assert remove(tmp_path, (mine, next_)) is DONE
     assert remove(tmp_path, (mine,)) is OTHER
-    assert remove(tmp_path, (mine, journal.NO_JOURNAL)) is DONE, "it is as it is to be"
+    assert remove(tmp_path, (mine, switch_journal.NO_JOURNAL)) is DONE, "it is as it is to be"

@@ -11,14 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.probe import leftovers, look
+from sparkctl.node import leftovers, node_inspection
 
-UNLINK = (Path(look.__file__).parent / "unlink_shm.sh").read_bytes()
+UNLINK = (Path(node_inspection.__file__).parent / "unlink_shm.sh").read_bytes()
 
 
-def read(*sections: str) -> look.NodeInspection:
-    done = subprocess.run(look.command(*sections), input=look.script(), capture_output=True, timeout=60, check=True)
-    return look.decode_inspection(done.stdout)
+def read(*sections: str) -> node_inspection.NodeInspection:
+    done = subprocess.run(
+        node_inspection.command(*sections), input=node_inspection.script(), capture_output=True, timeout=60, check=True
+    )
+    return node_inspection.decode_inspection(done.stdout)
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.probe import login
-from sparkctl.probe.login import SshLoginTarget
+from sparkctl.node import login
+from sparkctl.node.login import SshLoginTarget
 
 
 def ask(home: Path, **env: str) -> SshLoginTarget:

@@ -11,7 +11,7 @@ import pytest
 
 from sparkctl.model.fabric import Lane
 from sparkctl.model.units import GIB, KIB, MIB
-from sparkctl.probe.look import LaneReadings, command, decode_inspection, script
+from sparkctl.node.node_inspection import LaneReadings, command, decode_inspection, script
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
 CONTAINER = "ab" * 32

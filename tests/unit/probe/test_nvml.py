@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.model.sample import GpuProcess, Sample
-from sparkctl.probe.decode import decode_agent_line
+from sparkctl.node.agent_decoder import decode_agent_line
 from tests.unit.probe.running import GB10_MEMINFO, machine, nvml_stub, probe, pythons
 
 pytestmark = [

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.probe import travel
+from sparkctl.node import bootstrap
 from tests.unit.probe.running import pythons
 
-HERE = Path(travel.__file__).parent
-PROGRAMS = ("agent", "carry", "collect", "survey", *travel.GUARD_MODULES)
+HERE = Path(bootstrap.__file__).parent
+PROGRAMS = ("agent", "carry", "collect", "survey", *bootstrap.GUARD_MODULES)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -29,6 +29,6 @@ def test_its_grammar_and_its_imports(name: str) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_it_is_imported(python: str, name: str) -> None:
     """Annotations that an old Python cannot evaluate, and what its standard library lacks at the top level, fail here."""
-    code = f"import sys; sys.path.insert(0, {str(HERE.parents[1])!r}); import sparkctl.probe.{name}"
+    code = f"import sys; sys.path.insert(0, {str(HERE.parents[1])!r}); import sparkctl.node.{name}"
     ran = subprocess.run([python, "-B", "-c", code], capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.probe.pings import PingReply, PingTarget, decode_ping_report, ping_command, ping_script
+from sparkctl.node.peer_checks import PingReply, PingTarget, decode_ping_report, ping_command, ping_script
 
 LANE = ("enp1s0f0np0", "192.168.200.12")
 

@@ -16,13 +16,13 @@ from typing import Any
 import psutil
 import pytest
 
-from sparkctl.core.sampler import NodeSampler
-from sparkctl.core.session import Session
 from sparkctl.model.events import SampleArrived
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.sample import Sample
-from sparkctl.probe import agent, travel
-from sparkctl.probe.decode import decode_agent_line
+from sparkctl.monitor.sampler import NodeSampler
+from sparkctl.node import agent, bootstrap
+from sparkctl.node.agent_decoder import decode_agent_line
+from sparkctl.transport.session import Session
 from tests.unit.probe.running import machine, nvml_stub, probe
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
@@ -125,7 +125,7 @@ async def test_this_machine_is_read_with_what_is_installed_here(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))  # where it is started
     (tmp_path / "psutil.py").write_text("raise SystemError('not this one')")
-    assert travel.local_agent_program(1.0).stdin == b""
+    assert bootstrap.local_agent_program(1.0).stdin == b""
     if shutil.which("gcc"):
         monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_stub(tmp_path / "lib")))
     read = await first_sample(Node(NodeName("here"), "local"))

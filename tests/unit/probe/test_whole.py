@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.probe import whole
-from sparkctl.probe.whole import WeightsCheck
+from sparkctl.node import whole
+from sparkctl.node.whole import WeightsCheck
 
 
 def shard(path: Path, size: int = 4096) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from sparkctl import engines
-from sparkctl.core.profile_build import validate_profile
-from sparkctl.core.profile_write import render_profile_yaml
-from sparkctl.core.yamlfile import parse_yaml
+from sparkctl.commands.import_profile import ImportedProfile, check_imported_profile
 from sparkctl.model.profile import Profile
-from sparkctl.operations.profile_import import ImportedProfile, check_imported_profile
-from sparkctl.recipes.ledger import KeyOutcome
-from sparkctl.recipes.read import ImportOptions, import_text
+from sparkctl.profiles.importers.import_report import KeyOutcome
+from sparkctl.profiles.importers.import_source import ImportOptions, import_text
+from sparkctl.profiles.validation import validate_profile
+from sparkctl.profiles.yaml_reader import parse_yaml
+from sparkctl.profiles.yaml_writer import render_profile_yaml
 
 
 def imported(text: str, origin: str = "pasted", **wishes: object) -> ImportedProfile:

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from sparkctl.errors import InvalidInput
-from sparkctl.recipes.ledger import KeyOutcome
+from sparkctl.profiles.importers.import_report import KeyOutcome
 from tests.unit.recipes.reading import argv, fates, imported
 
 FILE = """\

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.profile import FlagValues, JsonValue
-from sparkctl.recipes.ledger import KeyOutcome
+from sparkctl.profiles.importers.import_report import KeyOutcome
 from tests.unit.recipes.reading import argv, fates, imported, line
 
 IMAGE = "vllm/vllm-openai:v0.19.1"

@@ -11,23 +11,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparkctl import engines
-from sparkctl.core.planning import build_launch_plan
-from sparkctl.core.portable import build_portable_launch
-from sparkctl.core.profiles import ProfileLibrary
 from sparkctl.errors import InvalidInput
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import ArgValue, ContainerOptions, FlagValues, JsonValue, ModelSpec, Profile
-from sparkctl.present import export_lines, export_yaml
-from sparkctl.wire.docker_body import build_create_request
+from sparkctl.profiles.exporters import line_exporter, yaml_exporter
+from sparkctl.profiles.exporters.portable_launch import build_portable_launch
+from sparkctl.profiles.launch_planning import build_launch_plan
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.transport.docker.create_request import build_create_request
 from tests.nightly.recipes import _flags
 from tests.unit.recipes.reading import imported
 from tests.unit.recipes.test_written import BOXES, JSON_TEXT, KEYS, LINE, MODELS, PHASES, PROFILES, VARIABLES, pairs
 
 FORMS = {
-    "docker": (export_lines.export_docker_run, "pasted"),
-    "systemd": (export_lines.export_systemd_unit, "pasted"),
-    "compose": (export_yaml.export_compose, "x.yaml"),
-    "sparkrun": (export_yaml.export_sparkrun, "x.yaml"),
+    "docker": (line_exporter.export_docker_run, "pasted"),
+    "systemd": (line_exporter.export_systemd_unit, "pasted"),
+    "compose": (yaml_exporter.export_compose, "x.yaml"),
+    "sparkrun": (yaml_exporter.export_sparkrun, "x.yaml"),
 }
 REST = ("name", "engine", "engine_version", "title", "nodes", "expected_memory", "floor_memory", "start", "stop_grace",
         "liveness", "group", "notes", "source", "env_file", "extra")  # fmt: skip
@@ -122,7 +122,7 @@ PLAIN = Profile(
 
 
 def test_a_docker_line_has_one_flag_a_line() -> None:
-    lines = export_lines.export_docker_run(build_portable_launch(PLAIN, engines.load_engine("vllm")))
+    lines = line_exporter.export_docker_run(build_portable_launch(PLAIN, engines.load_engine("vllm")))
     assert lines[0] == "# Mine"
     assert [line.removesuffix(" \\").strip() for line in lines[2:]] == [
         "docker run -d", "--name vllm-mine", "--gpus all", "--shm-size 16g", "--network host", "-v ~/models:/models",
@@ -135,7 +135,7 @@ def test_a_shell_reads_the_line_as_docker_is_meant_to() -> None:
     profile = replace(
         PLAIN, args=(("xx", "a$b`c\"d'e\\ !f"), ("y", '${MINE:-$ "q"}z'), ("json", JsonValue('{"a":"${K}"}')))
     )
-    lines = "\n".join(export_lines.export_docker_run(build_portable_launch(profile, engines.load_engine("vllm"))))
+    lines = "\n".join(line_exporter.export_docker_run(build_portable_launch(profile, engines.load_engine("vllm"))))
     script = f"docker() {{ printf '%s\\0' \"$@\"; }}\n{lines}\n"
     done = subprocess.run(
         ["bash", "-c", script], capture_output=True, text=True, env={"HOME": "/h", "MY_KEY": "k"}, check=True
@@ -147,7 +147,7 @@ def test_a_shell_reads_the_line_as_docker_is_meant_to() -> None:
 
 
 def test_a_recipe_has_placeholders_for_what_people_change() -> None:
-    text = "\n".join(export_yaml.export_sparkrun(build_portable_launch(PLAIN, engines.load_engine("vllm"))))
+    text = "\n".join(yaml_exporter.export_sparkrun(build_portable_launch(PLAIN, engines.load_engine("vllm"))))
     assert "vllm serve {model} \\\n    --host {host} \\\n    --port {port}" in text
     assert "-tensor-parallel-size {tensor_parallel}" in text
     assert '{{"a":{{"b":1}}}}' in text

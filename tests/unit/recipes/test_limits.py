@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkctl.errors import SparkctlError
-from sparkctl.recipes import braces, shell
+from sparkctl.profiles.importers import braces, shell_parser
 from tests.unit.recipes.reading import imported
 
 MERGES = "b0: &b0 {k: 1}\n" + "".join(f"b{n}: &b{n} {{<<: [*b{n - 1}, *b{n - 1}]}}\n" for n in range(1, 60))
@@ -49,4 +49,4 @@ def test_values_that_hold_each_other_end() -> None:
 
 @pytest.mark.timeout(20)
 def test_a_shell_text_is_read_in_one_go() -> None:
-    assert len(shell.parse_shell("a=b " * 30_000)[0].words) == 30_000
+    assert len(shell_parser.parse_shell("a=b " * 30_000)[0].words) == 30_000

@@ -8,27 +8,22 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.core.fit.weights import map_path_to_node
-from sparkctl.core.planning import build_launch_plan
-from sparkctl.core.profile_build import validate_profile
-from sparkctl.core.yamlfile import parse_yaml
+from sparkctl.commands.import_profile import ImportedProfile, ImportProfile, check_imported_profile, import_from_source
 from sparkctl.engines.base import Rank
+from sparkctl.engines.model_weights import map_path_to_node
 from sparkctl.errors import InvalidInput
-from sparkctl.model.docker_options import DOCKER_OPTIONS
+from sparkctl.model.launch_plan import DockerRunSpec, GuardRule
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.node_paths import misleading_part
-from sparkctl.model.plan import DockerRunSpec, GuardRule
 from sparkctl.model.profile import Profile
-from sparkctl.operations.profile_import import (
-    ImportedProfile,
-    ImportProfile,
-    check_imported_profile,
-    import_from_source,
-)
-from sparkctl.present.import_report import build_import_json, format_import_report
-from sparkctl.recipes import policy
-from sparkctl.recipes.ledger import KeyOutcome
-from sparkctl.recipes.read import ImportOptions, import_container
+from sparkctl.profiles.docker_options import DOCKER_OPTIONS
+from sparkctl.profiles.importers import import_policy
+from sparkctl.profiles.importers.import_report import KeyOutcome
+from sparkctl.profiles.importers.import_source import ImportOptions, import_container
+from sparkctl.profiles.launch_planning import build_launch_plan
+from sparkctl.profiles.validation import validate_profile
+from sparkctl.profiles.yaml_reader import parse_yaml
+from sparkctl.views.profiles.profile_import_view import build_import_json, format_import_report
 from tests.unit.recipes.reading import argv, fates, imported, line
 
 BESIDE = {
@@ -210,7 +205,7 @@ def test_a_flag_that_is_not_known_to_be_harmless_is_withheld(flag: str) -> None:
     bare = imported("docker run a/x:1").profile
     assert (written.profile.container, *reach(written.profile)) == (bare.container, *reach(bare))
     (account,) = written.imported.ledger.keys_with(KeyOutcome.WITHHELD)
-    assert policy.allow_name(str(account.allow)) == account.allow
+    assert import_policy.allow_name(str(account.allow)) == account.allow
     allowed = imported(f"docker run {flag} a/x:1", allow={account.allow})
     assert not allowed.imported.ledger.keys_with(KeyOutcome.WITHHELD)
     assert (allowed.profile.container, *reach(allowed.profile)) != (bare.container, *reach(bare))
@@ -301,7 +296,7 @@ def test_a_secret_in_the_source_asks_for_no_other_secret_of_the_operators() -> N
 
 def test_engines_whose_ranks_log_in_get_no_keys_unasked() -> None:
     found = {name for name in engines.engine_names() if engines.load_engine(name).ssh_key_mounts(Rank(0, ("a", "b")))}
-    assert found == set(policy._LOGS_IN)
+    assert found == set(import_policy._LOGS_IN)
     text = "model: o/m\ncontainer: a/x:1\nruntime: trtllm\nmin_nodes: 2\ncommand: trtllm-serve o/m --tp_size 2\n"
     written = imported(text, "x.yaml")
     assert (written.profile.engine, written.profile.nodes) == ("trtllm", 1)
@@ -350,13 +345,13 @@ def test_nothing_enters_a_profile_without_an_account() -> None:
      ("pre_exec", "hooks"), ("container.options.pid", "pid"), ("network_mode", "network"), ("all", "all")],
 )  # fmt: skip
 def test_a_name_may_be_spelled_as_the_source_does(written: str, meant: str) -> None:
-    assert policy.allowed_names([written]) == {meant}
+    assert import_policy.allowed_names([written]) == {meant}
 
 
 def test_every_flag_of_docker_has_a_name_and_a_wrong_one_is_said() -> None:
-    assert all(policy.allow_name(name) == name for name in (*DOCKER_OPTIONS, *policy.ALLOW_NAMES))
+    assert all(import_policy.allow_name(name) == name for name in (*DOCKER_OPTIONS, *import_policy.ALLOW_NAMES))
     with pytest.raises(ValueError, match="did you mean `privileged`"):
-        policy.allowed_names(["privilegd"])
+        import_policy.allowed_names(["privilegd"])
 
 
 def test_what_is_allowed_by_one_name_is_no_more_than_that() -> None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sparkctl import engines
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.profile import FlagValues, JsonValue, Profile
-from sparkctl.recipes import braces
-from sparkctl.recipes.ledger import KeyOutcome
+from sparkctl.profiles.importers import braces
+from sparkctl.profiles.importers.import_report import KeyOutcome
 from tests.unit.recipes.reading import argv, fates, imported, recipe
 
 EUGR = """\
@@ -126,9 +126,14 @@ def test_a_sparkrun_recipe() -> None:
     assert (profile.image, profile.model.parameters) == ("lmsysorg/sglang:v1", 27 * 10**9)
     assert profile.command == ("python3", "-m", "sglang.launch_server")
     assert profile.args == (
-        ("context-length", "32768"), ("json", JsonValue('{"a":{"b":1}}')), ("draft", "org/draft"), ("graph", FlagValues(("1", "2"))),
-        ("odd", "{nobody}"), ("served-model-name", FlagValues(("fast", "org/Model"))), ("revision", "abc123"),
-    )  # fmt: skip
+        ("context-length", "32768"),
+        ("json", JsonValue('{"a":{"b":1}}')),
+        ("draft", "org/draft"),
+        ("graph", FlagValues(("1", "2"))),
+        ("odd", "{nobody}"),
+        ("served-model-name", FlagValues(("fast", "org/Model"))),
+        ("revision", "abc123"),
+    )
     assert profile.model.served_name == "fast"
     assert profile.env == (
         ("PORT", "30000"),

@@ -16,15 +16,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparkctl import engines
-from sparkctl.core.planning import RankPlacement, build_launch_plan
+from sparkctl.commands.import_profile import ImportedProfile, check_imported_profile
 from sparkctl.engines.base import Rank
 from sparkctl.errors import SparkctlError
+from sparkctl.model.launch_plan import DockerRunSpec, LaunchPlan, Mount
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.plan import DockerRunSpec, LaunchPlan, Mount
-from sparkctl.operations.profile_import import ImportedProfile, check_imported_profile
-from sparkctl.recipes.ledger import KeyOutcome
-from sparkctl.recipes.read import ImportOptions, import_container
-from sparkctl.wire.docker_body import build_create_request
+from sparkctl.profiles.importers.import_report import KeyOutcome
+from sparkctl.profiles.importers.import_source import ImportOptions, import_container
+from sparkctl.profiles.launch_planning import RankPlacement, build_launch_plan
+from sparkctl.transport.docker.create_request import build_create_request
 from tests.unit.recipes.reading import imported
 
 NODE = Node(NodeName("s"), "h")

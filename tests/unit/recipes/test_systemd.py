@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkctl.errors import InvalidInput
-from sparkctl.recipes.ledger import KeyOutcome
+from sparkctl.profiles.importers.import_report import KeyOutcome
 from tests.unit.recipes.reading import argv, fates, imported
 
 UNIT = r"""

@@ -12,10 +12,10 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from sparkctl.core.profiles import ProfileLibrary
-from sparkctl.model.per_step import RoutedExperts
-from sparkctl.model.plan import GuardRule, PhaseTimeouts
+from sparkctl.model.decode_step import RoutedExperts
+from sparkctl.model.launch_plan import GuardRule, PhaseTimeouts
 from sparkctl.model.profile import ArgValue, ContainerOptions, FlagValues, JsonValue, ModelSpec, Profile, StartOptions
+from sparkctl.profiles.library import ProfileLibrary
 from tests.unit.recipes.reading import imported, read_back
 
 WORD = st.text(

@@ -9,12 +9,12 @@ from pathlib import Path
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from sparkctl.core.logbook import LogBuffer
-from sparkctl.core.spool import DiskLineBuffer
-from sparkctl.model.log import LogLine
-from sparkctl.tui.log_pane import LogPane
-from sparkctl.tui.log_status import LogStatusLine, format_status_line
-from sparkctl.tui.log_view import LogView
+from sparkctl.logs.buffer import LogBuffer
+from sparkctl.logs.disk_buffer import DiskLineBuffer
+from sparkctl.model.log_line import LogLine
+from sparkctl.tui.log_viewer.log_pane import LogPane
+from sparkctl.tui.log_viewer.log_view import LogView
+from sparkctl.tui.log_viewer.status_line import LogStatusLine, format_status_line
 
 BEGIN = datetime(2026, 5, 1, 10, tzinfo=UTC)
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)

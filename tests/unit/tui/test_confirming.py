@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.actions import ActionContext, action
-from sparkctl.core.store import NodeTelemetryView
+from sparkctl.commands.actions import ActionContext, action
 from sparkctl.model.container import ContainerState
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.present.spans import plain_text
-from sparkctl.tui.confirming import build_confirmation
+from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.tui.dialogs.confirmations import build_confirmation
+from sparkctl.views.text.styled_text import plain_text
 
 NODE = NodeName("spark2")
 FAILED = InstanceView(

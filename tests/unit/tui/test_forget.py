@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
-from sparkctl.tui.terminal import CACHE_LIMIT, RENDER_CACHES, trim_render_caches
+from sparkctl.tui.terminal_driver import CACHE_LIMIT, RENDER_CACHES, trim_render_caches
 
 TEXTS = next(one for one in RENDER_CACHES if one.__name__ == "cached_cell_len")
 

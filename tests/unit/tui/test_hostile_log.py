@@ -15,7 +15,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparkctl.tui.log_status import LogStatusLine
+from sparkctl.tui.log_viewer.status_line import LogStatusLine
 from tests.unit.tui.logs import LogApp, lines, settled
 
 NASTY = (

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from sparkctl.core.logbook import LogBuffer
-from sparkctl.model.text import sanitize_line
-from sparkctl.tui.log_layout import LogLayout, wrap_indent, wrap_offsets
+from sparkctl.logs.buffer import LogBuffer
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.tui.log_viewer.line_layout import LogLayout, wrap_indent, wrap_offsets
 from tests.unit.tui.logs import lines
 
 TEXT = st.text(st.sampled_from("ab  -宽é\N{COMBINING ACUTE ACCENT}🦀"), max_size=80).map(sanitize_line)

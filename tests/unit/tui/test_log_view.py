@@ -12,10 +12,10 @@ from textual.binding import BindingType
 from textual.events import MouseScrollUp
 
 from sparkctl import engines
-from sparkctl.core.logbook import LogBuffer
-from sparkctl.core.logmarks import LineClassifier
-from sparkctl.core.spool import DiskLineBuffer
-from sparkctl.tui.log_pane import LogPane
+from sparkctl.logs.buffer import LogBuffer
+from sparkctl.logs.disk_buffer import DiskLineBuffer
+from sparkctl.logs.line_classifier import LineClassifier
+from sparkctl.tui.log_viewer.log_pane import LogPane
 from tests.unit.tui.logs import LogApp, lines, numbered, settled, typed
 
 FATAL = (

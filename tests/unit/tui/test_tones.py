@@ -6,13 +6,23 @@ import pytest
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
 
-from sparkctl.present.spans import TextStyle
-from sparkctl.tui.tones import DARK, LIGHT, READABLE, build_theme_styles, contrast_ratio
+from sparkctl.tui.theme import DARK, LIGHT, READABLE, build_theme_styles, contrast_ratio
+from sparkctl.views.text.styled_text import TextStyle
 
 READ = (
-    TextStyle.PLAIN, TextStyle.LABEL, TextStyle.VALUE, TextStyle.UNIT, TextStyle.STRONG, TextStyle.ACCENT, TextStyle.GOOD, TextStyle.ATTENTION, TextStyle.BAD, TextStyle.STALE,
-    TextStyle.KEY, TextStyle.TITLE,
-)  # fmt: skip
+    TextStyle.PLAIN,
+    TextStyle.LABEL,
+    TextStyle.VALUE,
+    TextStyle.UNIT,
+    TextStyle.STRONG,
+    TextStyle.ACCENT,
+    TextStyle.GOOD,
+    TextStyle.ATTENTION,
+    TextStyle.BAD,
+    TextStyle.STALE,
+    TextStyle.KEY,
+    TextStyle.TITLE,
+)
 COLOURED = [one for one in (DARK, LIGHT, *BUILTIN_THEMES.values()) if not one.ansi]
 
 

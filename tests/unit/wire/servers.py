@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import asyncssh
 
-from sparkctl.model.ask import HostKeyQuestion, LoginQuestion, SudoPasswordQuestion
-from sparkctl.wire.link import ByteReader, ByteWriter
-from sparkctl.wire.local import kill_process_group
-from sparkctl.wire.sshconnect import LoginTimeouts
+from sparkctl.model.questions import HostKeyQuestion, LoginQuestion, SudoPasswordQuestion
+from sparkctl.transport.local_connection import kill_process_group
+from sparkctl.transport.node_connection import ByteReader, ByteWriter
+from sparkctl.transport.ssh.login import LoginTimeouts
 
 QUICK = LoginTimeouts(connect=2.0, login=0.6, keepalive=2.0, begin=10.0)
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.model.docker_options import DOCKER_OPTIONS, DockerOptionKind
+from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan, Mount, PhaseTimeouts, ReadinessRule
 from sparkctl.model.node import NodeName
-from sparkctl.model.plan import ContainerLabel, LaunchPlan, Mount, PhaseTimeouts, ReadinessRule
-from sparkctl.wire import docker_body
-from sparkctl.wire.docker_body import build_create_request
+from sparkctl.profiles.docker_options import DOCKER_OPTIONS, DockerOptionKind
+from sparkctl.transport.docker import create_request
+from sparkctl.transport.docker.create_request import build_create_request
 
 PLAN = LaunchPlan(
     node=NodeName("spark1"), instance="qwen", profile="qwen", profile_hash="abc", engine="sglang", container_name="sglang-qwen",
@@ -157,7 +157,7 @@ def test_every_option_that_a_profile_may_set_is_asked_for(name: str, kind: Docke
 
 
 def test_nothing_else_is_taken() -> None:
-    supported = {*docker_body._CONFIG, *docker_body._HOST, *docker_body._HOST_LISTS, *docker_body._SPECIAL}
+    supported = {*create_request._CONFIG, *create_request._HOST, *create_request._HOST_LISTS, *create_request._SPECIAL}
     assert supported == set(DOCKER_OPTIONS)
     with pytest.raises(ValueError, match="--rm"):
         build_create_request(with_option("rm", "true"))

@@ -9,8 +9,8 @@ import pytest
 
 from sparkctl.errors import DockerError
 from sparkctl.model.node import Node, NodeName
-from sparkctl.wire.docker import DockerClient
-from sparkctl.wire.local import LocalConnection
+from sparkctl.transport.docker.docker_client import DockerClient
+from sparkctl.transport.local_connection import LocalConnection
 
 
 @pytest.mark.parametrize("body", [b"null", b"{}", b'{"message":"no"}', b'"x"', b"0"])

@@ -8,9 +8,9 @@ import pytest
 
 from sparkctl import errors
 from sparkctl.model.container import ContainerState
-from sparkctl.wire import docker_json
-from sparkctl.wire.docker import negotiate
-from sparkctl.wire.docker_errors import docker_message, error_for_response
+from sparkctl.transport.docker import docker_responses
+from sparkctl.transport.docker.docker_client import negotiate
+from sparkctl.transport.docker.docker_errors import docker_message, error_for_response
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ INSPECT = {
 
 
 def test_a_container_that_was_killed() -> None:
-    container = docker_json.parse_container(INSPECT)
+    container = docker_responses.parse_container(INSPECT)
     assert (container.name, container.image, container.labels) == (
         "qwen",
         "img:1",
@@ -84,14 +84,14 @@ def test_a_container_that_was_killed() -> None:
 def test_a_container_that_never_ran_has_no_times_and_no_exit_code() -> None:
     zero = "0001-01-01T00:00:00Z"
     state = {"Status": "created", "ExitCode": 0, "StartedAt": zero, "FinishedAt": zero}
-    container = docker_json.parse_container({"Id": "a", "State": state})
+    container = docker_responses.parse_container({"Id": "a", "State": state})
     assert (container.started, container.finished, container.exit_code, container.oom_killed) == (None,) * 4
     assert container.state is ContainerState.CREATED
 
 
 def test_secrets_are_found_by_name() -> None:
-    assert "hf_secret" in docker_json.parse_secret_values(INSPECT)
-    assert "b" not in docker_json.parse_secret_values(INSPECT)
+    assert "hf_secret" in docker_responses.parse_secret_values(INSPECT)
+    assert "b" not in docker_responses.parse_secret_values(INSPECT)
 
 
 def test_secrets_are_found_wherever_a_container_holds_them() -> None:
@@ -101,12 +101,12 @@ def test_secrets_are_found_wherever_a_container_holds_them() -> None:
         "Cmd": ["--tool-server", "http://x/?token=sesame-three", "--db", "redis://:sesame-four@h"],
     }
     host = {"LogConfig": {"Type": "splunk", "Config": {"splunk-token": "sesame-five", "tag": "not-this"}}}
-    found = docker_json.parse_secret_values({"Config": config, "HostConfig": host})
+    found = docker_responses.parse_secret_values({"Config": config, "HostConfig": host})
     assert found == {f"sesame-{number}" for number in ("one", "two", "three", "four", "five")}
 
 
 def test_a_listed_container() -> None:
-    container = docker_json.parse_container_entry(
+    container = docker_responses.parse_container_entry(
         {
             "Id": "a", "Names": ["/x"], "Image": "i", "State": "running", "Status": "Up 3 hours", "Created": 5, "Labels": None,
             "Ports": [{"PublicPort": 80}, {"PublicPort": 80}, {"PrivatePort": 1}],
@@ -117,7 +117,7 @@ def test_a_listed_container() -> None:
 
 
 def test_an_engine_that_says_little_leaves_the_rest_unknown() -> None:
-    info = docker_json.parse_info({"ServerVersion": "28.5.2", "CDISpecDirs": ["/etc/cdi"]}, "1.51")
+    info = docker_responses.parse_info({"ServerVersion": "28.5.2", "CDISpecDirs": ["/etc/cdi"]}, "1.51")
     assert (info.server_version, info.cdi, info.architecture, info.runtimes) == ("28.5.2", True, None, ())
 
 
@@ -128,7 +128,7 @@ def test_no_name_of_a_container_is_longer_than_a_line() -> None:
     labels = dict.fromkeys(("dev.sparkctl.instance", "dev.sparkctl.operator", "com.example.notes"), LONG)
     entry = {"Id": "a", "Names": [f"/{LONG}"], "Image": LONG, "Status": LONG, "Labels": labels, "State": "running"}
     whole = {"Id": "a", "Name": f"/{LONG}", "Config": {"Image": LONG, "Labels": labels}, "State": {"Error": LONG}}
-    for container in (docker_json.parse_container_entry(entry), docker_json.parse_container(whole)):
+    for container in (docker_responses.parse_container_entry(entry), docker_responses.parse_container(whole)):
         assert container.is_managed
         assert len(container.name) == 256
         assert container.name.endswith("…")
@@ -141,7 +141,7 @@ def test_no_name_of_a_container_is_longer_than_a_line() -> None:
 
 def test_a_rule_on_a_label_is_whole_up_to_what_a_rule_is() -> None:
     rule = '{"line": "' + "y" * 2000 + '", "health": "/health"}'
-    listed = docker_json.parse_container_entry(
+    listed = docker_responses.parse_container_entry(
         {"Id": "a", "Labels": {"dev.sparkctl.ready": rule, "dev.sparkctl.nodes": "n" * 4000}}
     )
     assert dict(listed.labels) == {"dev.sparkctl.ready": rule, "dev.sparkctl.nodes": "n" * 4000}
@@ -149,7 +149,7 @@ def test_a_rule_on_a_label_is_whole_up_to_what_a_rule_is() -> None:
 
 @pytest.mark.parametrize("value", [10**400, -(10**400), 1e400, float("nan"), "7", None, [], True])
 def test_a_number_out_of_all_range_is_none(value: object) -> None:
-    listed = docker_json.parse_container_entry({"Id": "a", "Created": value, "Ports": [{"PublicPort": value}]})
+    listed = docker_responses.parse_container_entry({"Id": "a", "Created": value, "Ports": [{"PublicPort": value}]})
     assert (listed.created, listed.ports) == (0.0, ())
 
 

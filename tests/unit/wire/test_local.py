@@ -12,13 +12,13 @@ import pytest
 
 from sparkctl.errors import DockerUnavailable
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.wire import http
-from sparkctl.wire.dial import interleave_addresses
-from sparkctl.wire.dockerway import DOCKER_SOCKET
-from sparkctl.wire.local import LocalConnection
-from sparkctl.wire.open import open_connection
-from sparkctl.wire.output import OutputTooLong
-from sparkctl.wire.relay import SocketRelay
+from sparkctl.transport import http_client
+from sparkctl.transport.docker.dockerway import DOCKER_SOCKET
+from sparkctl.transport.local_connection import LocalConnection
+from sparkctl.transport.open_connection import open_connection
+from sparkctl.transport.output import OutputTooLong
+from sparkctl.transport.ssh.happy_eyeballs import interleave_addresses
+from sparkctl.transport.ssh.relay import SocketRelay
 
 NODE = Node(NodeName("here"), "local")
 
@@ -100,7 +100,7 @@ async def test_a_docker_that_is_not_there_is_down(tmp_path: Path) -> None:
 async def test_a_chunked_answer_and_what_was_asked() -> None:
     parts = (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\n\r\n5\r\nhel", b"lo\r\n0\r\n\r\n")
     async with answering(*parts) as (port, asked):
-        answer = await http.request_tcp(
+        answer = await http_client.request_tcp(
             LocalConnection(NODE), port, "POST", "/v1/x?y=1", body=b"{}", headers=[("X-B", "2")]
         )
     assert (answer.status, answer.body, answer.header("X-A"), answer.is_success) == (200, b"hello", "1", True)
@@ -117,25 +117,25 @@ async def test_a_chunked_answer_and_what_was_asked() -> None:
 )
 async def test_what_is_no_whole_answer(parts: tuple[bytes, ...]) -> None:
     async with answering(*parts) as (port, _):
-        with pytest.raises(http.InvalidHttpResponse):
-            await http.request_tcp(LocalConnection(NODE), port, "GET", "/")
+        with pytest.raises(http_client.InvalidHttpResponse):
+            await http_client.request_tcp(LocalConnection(NODE), port, "GET", "/")
 
 
 async def test_an_answer_that_does_not_end_in_time_or_size(monkeypatch: pytest.MonkeyPatch) -> None:
     async with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhal", hang=True) as (port, _):
         with pytest.raises(TimeoutError):
-            await http.request_tcp(LocalConnection(NODE), port, "GET", "/", timeout=0.1)
-    monkeypatch.setattr("sparkctl.wire.exchange.LARGEST_BODY", 2)
+            await http_client.request_tcp(LocalConnection(NODE), port, "GET", "/", timeout=0.1)
+    monkeypatch.setattr("sparkctl.transport.exchange.LARGEST_BODY", 2)
     async with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nhal") as (port, _):
-        with pytest.raises(http.InvalidHttpResponse, match="longer"):
-            await http.request_tcp(LocalConnection(NODE), port, "GET", "/")
+        with pytest.raises(http_client.InvalidHttpResponse, match="longer"):
+            await http_client.request_tcp(LocalConnection(NODE), port, "GET", "/")
 
 
 async def test_nobody_listens() -> None:
     async with answering() as (port, _):
         pass
     with pytest.raises(ConnectionRefusedError):
-        await http.request_tcp(LocalConnection(NODE), port, "GET", "/")
+        await http_client.request_tcp(LocalConnection(NODE), port, "GET", "/")
 
 
 async def test_the_relay_carries_both_ways_and_cleans_up() -> None:
@@ -206,8 +206,8 @@ async def test_an_answer_in_pieces_of_a_byte_is_refused_and_holds_up_nobody() ->
 
     beside = asyncio.create_task(others())
     async with answering(head + b"1\r\nx\r\n" * 200_000 + b"0\r\n\r\n") as (port, _):
-        with pytest.raises(http.InvalidHttpResponse, match="pieces of a few bytes"):
-            await http.request_tcp(LocalConnection(NODE), port, "GET", "/", timeout=60.0)
+        with pytest.raises(http_client.InvalidHttpResponse, match="pieces of a few bytes"):
+            await http_client.request_tcp(LocalConnection(NODE), port, "GET", "/", timeout=60.0)
     beside.cancel()
     assert turns >= 50, "others had their turn meanwhile"
 
@@ -215,5 +215,5 @@ async def test_an_answer_in_pieces_of_a_byte_is_refused_and_holds_up_nobody() ->
 async def test_an_answer_in_many_small_pieces_is_read() -> None:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     async with answering(head + b"64\r\n%b\r\n" % (b"x" * 100) * 5000 + b"0\r\n\r\n") as (port, _):
-        answer = await http.request_tcp(LocalConnection(NODE), port, "GET", "/", timeout=60.0)
+        answer = await http_client.request_tcp(LocalConnection(NODE), port, "GET", "/", timeout=60.0)
     assert len(answer.body) == 500_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.wire.logframes import (
+from sparkctl.transport.docker.logframes import (
     ChunkedBody,
     DaemonError,
     FixedLengthBody,

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from sparkctl.errors import NodeStarved
 from sparkctl.model.node import Node, NodeName
-from sparkctl.wire import hostkeys
-from sparkctl.wire.login_shell import MARK, CommandNotRun, remote_command
-from sparkctl.wire.ssh import SshConnection
+from sparkctl.transport.ssh import host_keys
+from sparkctl.transport.ssh.login_shell import MARK, CommandNotRun, remote_command
+from sparkctl.transport.ssh.ssh_connection import SshConnection
 from tests.unit.wire.servers import QUICK, Server, ssh_server
 
 SHELLS = (
@@ -102,7 +102,7 @@ def test_what_no_argument_can_hold_is_refused() -> None:
 async def server(home: Path) -> AsyncIterator[Server]:
     """An SSH server whose key is known."""
     async with ssh_server(KEY, KEY) as running:
-        (home / "known_hosts").write_text(hostkeys.known_hosts_line("127.0.0.1", running.port, KEY) + "\n")
+        (home / "known_hosts").write_text(host_keys.known_hosts_line("127.0.0.1", running.port, KEY) + "\n")
         yield running
 
 

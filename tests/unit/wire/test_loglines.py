@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparkctl.model.log import LogLine
-from sparkctl.operations.masking import mask_log_lines
-from sparkctl.wire.logframes import LogFragment
-from sparkctl.wire.loglines import LONGEST_LINE, LogLineAssembler, parse_timestamp_ns
+from sparkctl.model.log_line import LogLine
+from sparkctl.model.masking import mask_log_lines
+from sparkctl.transport.docker.log_resume import LONGEST_LINE, LogLineAssembler, parse_timestamp_ns
+from sparkctl.transport.docker.logframes import LogFragment
 from tests.unit.wire.daemon import Log, stamp
 
 SECOND = 1_000_000_000

@@ -12,12 +12,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from sparkctl.errors import ContainerNotFound, DockerError, DockerUnavailable
-from sparkctl.model.log import LogLine
+from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import Node, NodeName
-from sparkctl.wire.local import LocalConnection
-from sparkctl.wire.logframes import LogFragment
-from sparkctl.wire.loglines import parse_timestamp_ns
-from sparkctl.wire.logs import ContainerLogStream
+from sparkctl.transport.docker.log_resume import parse_timestamp_ns
+from sparkctl.transport.docker.log_stream import ContainerLogStream
+from sparkctl.transport.docker.logframes import LogFragment
+from sparkctl.transport.local_connection import LocalConnection
 from tests.unit.wire.daemon import chunked, stamp
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

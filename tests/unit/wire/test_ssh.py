@@ -24,10 +24,10 @@ from sparkctl.errors import (
     Unreachable,
 )
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.wire import hostkeys
-from sparkctl.wire.link import ConnectionStatus
-from sparkctl.wire.output import OutputTooLong
-from sparkctl.wire.ssh import MAX_BACKOFF, MIN_BACKOFF, SshConnection, backoff_seconds
+from sparkctl.transport.node_connection import ConnectionStatus
+from sparkctl.transport.output import OutputTooLong
+from sparkctl.transport.ssh import host_keys
+from sparkctl.transport.ssh.ssh_connection import MAX_BACKOFF, MIN_BACKOFF, SshConnection, backoff_seconds
 from tests.unit.wire.servers import QUICK, Operator, Server, listener, ssh_server
 
 CLIENT = asyncssh.generate_private_key("ssh-ed25519")
@@ -38,7 +38,7 @@ LIMITED = 20.0  # seconds any of these may take
 
 
 def line(port: int, key: asyncssh.SSHKey) -> str:
-    return hostkeys.known_hosts_line("127.0.0.1", port, key) + "\n"
+    return host_keys.known_hosts_line("127.0.0.1", port, key) + "\n"
 
 
 def identity(home: Path, key: asyncssh.SSHKey = CLIENT, passphrase: str | None = None) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.errors import InvalidInput
-from sparkctl.wire.sshconfig import parse_jump_host, resolve_target
+from sparkctl.transport.ssh.ssh_config import parse_jump_host, resolve_target
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkctl.errors import ContainerUnkillable, ExitCode, LogUnreadable
-from sparkctl.wire.docker_errors import error_for_response
+from sparkctl.transport.docker.docker_errors import error_for_response
 
 KILLED = '{"message":"cannot stop container: q: tried to kill container, but did not receive an exit event"}'
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.fit.kv import parse_kv_layout
+from sparkctl.engines.kv_cache import parse_kv_layout
 from tests.unit.core.fit import configs
 
 

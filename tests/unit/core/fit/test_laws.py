@@ -7,14 +7,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.fit.claim import DraftWorkspace, EstimateInput
-from sparkctl.core.fit.judge import evaluate_memory_fit, find_memory_rule
-from sparkctl.core.fit.kv import KvCacheLayout
-from sparkctl.core.fit.weights import WeightsSize
-from sparkctl.core.fit.words import CommandFlags
-from sparkctl.model.fit import EstimateSource, FitOutcome, MeasuredPeak, MemoryBudget, MemoryFit, MemoryHolder
+from sparkctl.engines.command_flags import CommandFlags
+from sparkctl.engines.kv_cache import KvCacheLayout
+from sparkctl.engines.memory_estimate import DraftWorkspace, EstimateInput
+from sparkctl.engines.model_weights import WeightsSize
+from sparkctl.model.memory_fit import EstimateSource, FitOutcome, MeasuredPeak, MemoryBudget, MemoryFit, MemoryHolder
 from sparkctl.model.node import NodeName
 from sparkctl.model.units import GIB, MIB
+from sparkctl.profiles.memory_fit.evaluation import evaluate_memory_fit, find_memory_rule
 
 SIZES = st.integers(0, 400 * GIB)
 GOOD = (FitOutcome.FITS, FitOutcome.AFTER_DROP_CACHES)

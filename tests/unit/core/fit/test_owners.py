@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.fit.claim import DraftWorkspace, EstimateInput
-from sparkctl.core.fit.judge import evaluate_memory_fit, find_memory_rule
-from sparkctl.core.fit.kv import parse_kv_layout
-from sparkctl.core.fit.weights import WeightsSize
-from sparkctl.core.fit.words import CommandFlags
-from sparkctl.model.fit import EstimateSource, FitOutcome, MeasuredPeak, MemoryBudget, MemoryFit, MemoryHolder
+from sparkctl.engines.command_flags import CommandFlags
+from sparkctl.engines.kv_cache import parse_kv_layout
+from sparkctl.engines.memory_estimate import DraftWorkspace, EstimateInput
+from sparkctl.engines.model_weights import WeightsSize
+from sparkctl.model.memory_fit import EstimateSource, FitOutcome, MeasuredPeak, MemoryBudget, MemoryFit, MemoryHolder
 from sparkctl.model.node import NodeName
 from sparkctl.model.units import GIB, KIB
+from sparkctl.profiles.memory_fit.evaluation import evaluate_memory_fit, find_memory_rule
 from tests.unit.core.fit import configs
 
 TOTAL = 127_600_592 * KIB

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.core.fit.readable import find_invalid_memory_flag, find_unresolved_flag
-from sparkctl.core.fit.words import CommandFlags
+from sparkctl.engines.command_flags import CommandFlags
+from sparkctl.engines.readable import find_invalid_memory_flag, find_unresolved_flag
 
 
 def told(engine: str, command: str) -> tuple[str, str] | None:

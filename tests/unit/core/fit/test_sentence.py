@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparkctl.model.fit import FitOutcome, MemoryFit
+from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.node import NodeName
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sparkctl.core.fit.weights import map_path_to_node, measure_weights
+from sparkctl.engines.model_weights import map_path_to_node, measure_weights
 from sparkctl.model.checkpoint import CheckpointFiles
-from sparkctl.model.fit import EstimateSource
+from sparkctl.model.launch_plan import LaunchPlan, Mount, PhaseTimeouts, ReadinessRule
+from sparkctl.model.memory_fit import EstimateSource
 from sparkctl.model.node import NodeName
-from sparkctl.model.plan import LaunchPlan, Mount, PhaseTimeouts, ReadinessRule
 
 
 def plan(*mounts: Mount, env: tuple[tuple[str, str], ...] = ()) -> LaunchPlan:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from sparkctl.core.health.sight import Detector, NodeSnapshot
 from sparkctl.model.container import ContainerState
 from sparkctl.model.finding import Finding
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory import MemoryReading
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import Gpu, NetworkInterface, RdmaGid, RdmaLane, Sample
 from sparkctl.model.units import GIB
+from sparkctl.monitor.findings.base import Detector, NodeSnapshot
 
 NODE = NodeName("spark1")
 BEGIN = 1_777_670_400.0  # unix seconds at uptime 0

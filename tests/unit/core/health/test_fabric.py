@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.health.fabric import (
-    IdleLaneDetector,
-    MissingRouteDetector,
-    detect_missing_cable,
-    detect_missing_network,
-)
-from sparkctl.core.health.nccl import NcclGidDetector, detect_rdma_disabled
-from sparkctl.core.health.sight import NodeSnapshot
 from sparkctl.model.container import ContainerState
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import NetworkInterface, RdmaGid
+from sparkctl.monitor.findings.base import NodeSnapshot
+from sparkctl.monitor.findings.fabric import (
+    IdleLaneDetector,
+    MissingRouteDetector,
+    detect_missing_cable,
+    detect_missing_network,
+)
+from sparkctl.monitor.findings.nccl import NcclGidDetector, detect_rdma_disabled
 from tests.unit.core.health.curves import BEGIN, container, every, link, port, run, sight
 
 BUSY, TWIN = "rocep1s0f0", "roceP2p1s0f0"

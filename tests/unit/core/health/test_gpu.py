@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.health.gpu import BusyWaitDetector, StuckClockDetector, ThermalDetector
-from sparkctl.core.health.sight import MAX_SAMPLE_GAP, ConditionTimer
+from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
 from sparkctl.model.finding import FindingKind, Severity
-from sparkctl.model.metrics import EngineActivity, EngineMeter
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import Gpu, GpuEvents
+from sparkctl.monitor.findings.base import MAX_SAMPLE_GAP, ConditionTimer
+from sparkctl.monitor.findings.gpu import BusyWaitDetector, StuckClockDetector, ThermalDetector
 from tests.unit.core.health.curves import (
     BEGIN,
     HEALTHY,

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.health.identity import compare_node_versions, list_setting_findings, list_setting_problems
 from sparkctl.model.finding import Finding, FindingKind, Severity
-from sparkctl.model.memory import MemoryReading
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import MemoryDetail, Sample
 from sparkctl.model.units import GIB, KIB
-from sparkctl.probe.decode import AgentHello, EarlyoomStatus, SwapDevice, SysctlSetting
+from sparkctl.monitor.findings.node_settings import compare_node_versions, list_setting_findings, list_setting_problems
+from sparkctl.node.agent_decoder import AgentHello, EarlyoomStatus, SwapDevice, SysctlSetting
 
 NODE, OTHER = NodeName("spark1"), NodeName("spark2")
 WHO = AgentHello(

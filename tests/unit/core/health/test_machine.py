@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.core.health.containers import RestartLoopDetector
-from sparkctl.core.health.machine import DiskSpaceDetector, OrphanProcessDetector
-from sparkctl.core.health.sight import NodeSnapshot
-from sparkctl.core.health.watch import NodeDetectors, detect_across_nodes, detect_once
 from sparkctl.model.container import ContainerState
 from sparkctl.model.finding import Finding, FindingKind, Severity, sort_by_severity
 from sparkctl.model.sample import DiskSpace, Process
 from sparkctl.model.units import GIB, MIB
+from sparkctl.monitor.findings.base import NodeSnapshot
+from sparkctl.monitor.findings.detectors import NodeDetectors, detect_across_nodes, detect_once
+from sparkctl.monitor.findings.machine import DiskSpaceDetector, OrphanProcessDetector
+from sparkctl.monitor.findings.restart_loop import RestartLoopDetector
 from tests.unit.core.health.curves import BEGIN, ID, NODE, STUCK, container, every, run, sight
 
 TERA = 3_780_636_740 << 10

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.core.health.memory import PageCacheDetector, SwapGrowthDetector
-from sparkctl.core.health.sight import NodeSnapshot
 from sparkctl.model.finding import FindingKind, Severity
-from sparkctl.model.memory import MemoryReading
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.phase import Phase
 from sparkctl.model.units import GIB, MIB
+from sparkctl.monitor.findings.base import NodeSnapshot
+from sparkctl.monitor.findings.memory import PageCacheDetector, SwapGrowthDetector
 from tests.unit.core.health.curves import BEGIN, MEMORY, every, instance, run, sight
 
 

@@ -1,0 +1,270 @@
+"""The two ways a verb's events are told: JSON lines on stdout, or words on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+
+from sparkctl.cli import stderr, stdout
+from sparkctl.cli.terminal_style import colour_text, is_ascii_only, supports_colour
+from sparkctl.model.events import (
+    CachesDropped,
+    CommandEnded,
+    Event,
+    GuardActed,
+    LogArrived,
+    MemoryFitEvaluated,
+    MemoryReleased,
+    NodeStateChanged,
+    Outcome,
+    PhaseChanged,
+    WarningEmitted,
+)
+from sparkctl.model.finding import Severity
+from sparkctl.model.guard_state import GuardAction
+from sparkctl.model.json_codec import encode_event
+from sparkctl.model.node import NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.model.sanitize import sanitize_line, sanitize_lines
+from sparkctl.model.units import GIB, format_duration
+from sparkctl.views.event_text import (
+    format_cache_drop,
+    format_guard_event,
+    format_node_state,
+    format_phase,
+    format_release,
+    format_step,
+    format_verdict,
+    guard_coverage_warning,
+    phase_name,
+)
+from sparkctl.views.profiles.memory_estimate_view import format_estimate
+from sparkctl.views.text.state_symbols import state_symbol
+
+_WORTH_A_LINE = (Phase.LOADING, Phase.WARMING)  # phases whose length an owner wants to see afterwards
+_SETTLED = (Phase.READY, Phase.FAILED, Phase.STOPPED)
+_QUIET = (GuardAction.ENDED, GuardAction.COMPACTED)
+_PLAIN_PAUSE = 10.0  # without a terminal, progress within a step is told this often
+_STILL_PAUSE = 30.0  # and that something lasts without progress, this often
+_VERDICT_HANG = 10
+
+
+class JsonPrinter:
+    """One event a line; log lines only where the verb is about them."""
+
+    def __init__(self, *, logs: bool = False) -> None:
+        self.logs = logs
+
+    def print_event(self, event: Event) -> None:
+        """Print one event."""
+        if isinstance(event, LogArrived) and not self.logs:
+            return
+        stdout.print_json(encode_event(event))
+
+    def refresh(self) -> None:
+        """Nothing lives here."""
+
+    def print_interrupt(self, presses: int) -> None:
+        """The result line says it."""
+
+
+@dataclass(slots=True)
+class _PhaseProgress:
+    """The phase of a node that was told of last; moments are monotonic: when it began, when the event came, and when a line
+    of it was said."""
+
+    event: PhaseChanged
+    since: float
+    at: float
+    said: float = 0.0
+
+    @property
+    def elapsed(self) -> float | None:
+        """Seconds since the verb began, by now."""
+        return None if self.event.elapsed is None else self.event.elapsed + (time.monotonic() - self.at)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing follows it by itself."""
+        return self.event.phase in _SETTLED
+
+
+class TextPrinter:
+    """For people: one live line per phase on a terminal, plain lines elsewhere. stdout gets the endpoint alone."""
+
+    def __init__(self, on_interrupt: str = "stopping ...") -> None:
+        self.on_interrupt = on_interrupt
+        self.live = stderr.LiveLine()
+        self.colour = supports_colour(sys.stderr)
+        self.ascii = is_ascii_only(sys.stderr)
+        self._phases: dict[str, _PhaseProgress] = {}  # by node
+        self._connected: set[str] = set()
+        self._away: set[str] = set()
+        self._warned: set[str] = set()
+        self._has_ended = False
+
+    def print_event(self, event: Event) -> None:
+        """Say one event."""
+        match event:
+            case PhaseChanged():
+                self._tell_phase(event)
+            case CachesDropped():
+                self._line(event.node, "good", state_symbol(Phase.READY, self.ascii), format_cache_drop(event))
+                self._phases.pop(event.node, None)
+            case GuardActed():
+                self._tell_guard(event)
+            case MemoryReleased() if (
+                not event.holders and (event.missing or 0) <= GIB
+            ):  # the rest is a warning with a next step
+                severity = Severity.WARNING if event.missing is None else Severity.GOOD
+                style = "attention" if event.missing is None else "good"
+                self._line(event.node, style, state_symbol(severity, self.ascii), format_release(event))
+            case MemoryFitEvaluated() if event.fit.is_refused:
+                self.live.clear()
+                for line in format_estimate(event.fit):
+                    stderr.print_message(f"  {line}", _VERDICT_HANG)
+            case NodeStateChanged():
+                self._tell_node(event)
+            case WarningEmitted():
+                self.live.clear()
+                self._warned.add(event.message)
+                stderr.print_warning(event.node, event.message, event.hint)
+            case CommandEnded():
+                self._has_ended = True
+                self._tell_end(event)
+            case _:
+                pass
+
+    def refresh(self) -> None:
+        """Move the clock on the live line; without a terminal, say now and then that it lasts."""
+        going, now = [told for told in self._phases.values() if not told.is_settled], time.monotonic()
+        if self.live.on:
+            return self._show()
+        for told in going:
+            if now - told.said >= _STILL_PAUSE and told.event.node not in self._away:
+                told.said = now
+                stderr.print_message(f"{told.event.node}  {format_phase(told.event, told.elapsed, self.ascii)}")
+        return None
+
+    def print_interrupt(self, presses: int) -> None:
+        """Say that the key was heard."""
+        self.live.clear()
+        if not self._has_ended:
+            stderr.print_message(
+                self.on_interrupt if presses == 1 else "heard; it ends as soon as nothing is half done ..."
+            )
+
+    def _tell_guard(self, event: GuardActed) -> None:
+        """That a watch has ended because we ended it is no news."""
+        if event.what in _QUIET:
+            return
+        bad = event.what in (GuardAction.KILLED, GuardAction.KILL_FAILED)
+        good = event.what in (GuardAction.DROPPED, GuardAction.COMPACTED)
+        severity = Severity.PROBLEM if bad else Severity.GOOD if good else Severity.WARNING
+        style = "bad" if bad else "good" if good else "attention"
+        self._line(event.node, style, state_symbol(severity, self.ascii), f"guard: {format_guard_event(event)}")
+
+    def _tell_node(self, event: NodeStateChanged) -> None:
+        """A lost connection is news, and so are its attempts and its return. A first one that fails is the verb's end."""
+        was_away, away = event.node in self._away, event.state is not NodeState.OK
+        if not away:
+            self._away.discard(event.node)
+            self._connected.add(event.node)
+        elif event.attempt is None and (was_away or event.node not in self._connected):
+            return
+        else:
+            self._away.add(event.node)
+        if away or was_away:
+            self._line(
+                event.node,
+                "attention" if away else "good",
+                state_symbol(event.state, self.ascii),
+                format_node_state(event),
+            )
+
+    def _tell_phase(self, event: PhaseChanged) -> None:
+        told, now = self._phases.get(event.node), time.monotonic()
+        before = None if told is None else told.event
+        moved_on = before is not None and event.phase not in (before.phase, Phase.FAILED, Phase.STOPPED)
+        if told is not None and before is not None and moved_on and before.phase in _WORTH_A_LINE and self.live.on:
+            words = f"{phase_name(before.phase)} done   {format_duration(now - told.since)}{_expected_seconds(before)}"
+            self._line(before.node, "good", state_symbol(Phase.READY, self.ascii), words)
+        new_phase = told is None or before is None or before.phase is not event.phase
+        since = now if told is None or new_phase else told.since
+        told = self._phases[event.node] = _PhaseProgress(event, since, now, 0.0 if told is None else told.said)
+        if told.is_settled:
+            return self._tell_settled(event)
+        if self.live.on:
+            return self._show()
+        new_step = before is None or (before.step and before.step.name) != (event.step and event.step.name)
+        if new_phase or new_step or now - told.said > _PLAIN_PAUSE:
+            told.said = now
+            stderr.print_message(f"{event.node}  {format_phase(event, event.elapsed, self.ascii)}")
+        return None
+
+    def _tell_settled(self, event: PhaseChanged) -> None:
+        style = {Phase.READY: "good", Phase.FAILED: "bad"}.get(event.phase, "dim")
+        words = f"{event.instance} {phase_name(event.phase)}"
+        if event.elapsed:
+            words += f" after {format_duration(event.elapsed)}"
+        if event.detail:
+            words += f"   {sanitize_line(event.detail)}"
+        self._line(event.node, style, state_symbol(event.phase, self.ascii), words)
+
+    def _tell_end(self, event: CommandEnded) -> None:
+        self._phases.clear()
+        self.live.clear()
+        if event.verdict is not None:
+            if event.outcome is Outcome.TIMED_OUT:
+                words = f"{event.instance} not ready after {format_duration(event.seconds)}"
+                self._line(event.node or "", "attention", state_symbol(Phase.UNKNOWN, self.ascii), words)
+            stderr.print_message()
+            for line in format_verdict(event.verdict, event.instance, event.node):
+                stderr.print_message(line, _VERDICT_HANG if line.startswith(" ") else 0)
+        if event.message and event.outcome in (Outcome.DONE, Outcome.READY, Outcome.DETACHED, Outcome.PLANNED):
+            for line in sanitize_lines(event.message):
+                stderr.print_message(line)
+        elif event.message and event.message not in self._warned:
+            stderr.print_error(_prefix_node(event, event.message), event.hint)
+        if event.outcome is Outcome.READY and (unguarded := guard_coverage_warning(event.guard)) is not None:
+            stderr.print_warning(
+                event.node, f"{event.instance}: {unguarded}", f"sparkctl guard status --node {event.node}"
+            )
+        if event.log and event.outcome in (Outcome.FAILED, Outcome.TIMED_OUT):
+            stderr.print_message(f"  log     {event.log}", _VERDICT_HANG)
+            for _, path in event.more_logs:  # the path names its Spark
+                stderr.print_message(f"          {path}", _VERDICT_HANG)
+        if event.endpoint:
+            stdout.print_line(event.endpoint)
+
+    def _show(self) -> None:
+        """Rewrite the live line: how far the first node is, and behind it the others."""
+        going = [told for told in self._phases.values() if not told.is_settled]
+        if not going:
+            return
+        first, *others = going
+        mark = colour_text(state_symbol(first.event.phase, self.ascii), "attention", self.colour)
+        line = f"{first.event.node}  {mark} {format_phase(first.event, first.elapsed, self.ascii)}"
+        for told in others:
+            line += f"   {told.event.node} {phase_name(told.event.phase)} {format_step(told.event.step, self.ascii)}".rstrip()
+        self.live.update(line)
+
+    def _line(self, node: str, style: str, mark: str, words: str) -> None:
+        self.live.clear()
+        stderr.print_message(f"{node}  {colour_text(mark, style, self.colour)} {words}", len(node) + 4)
+        if self.live.on:
+            self._show()
+
+
+def _expected_seconds(event: PhaseChanged) -> str:
+    """Return how long a phase usually takes, with all its steps, where that is known."""
+    seconds = sum(one.seconds for one in event.expected_parts if one.phase is event.phase)
+    return f", usually {format_duration(seconds)}" if seconds >= 1 else ""
+
+
+def _prefix_node(event: CommandEnded, message: str) -> str:
+    """Return the message with the node it is about, where it does not say so itself."""
+    if event.outcome is not Outcome.UNREACHABLE or event.node is None or event.node in message:
+        return message
+    return f"{event.node}: {message}"

@@ -1,0 +1,240 @@
+"""The root command. A verb's module is imported when that verb runs; ``--help`` knows them by this table alone."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from sparkctl import __version__
+from sparkctl.cli import stderr, stdout
+from sparkctl.errors import ExitCode, SparkctlError
+
+_INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
+_READER_GONE = 141  # what a shell makes of SIGPIPE
+
+# verb: (module in cli.verbs, what it does)
+VERBS = {
+    "init": ("init", "Ask for each Spark's address, test it, write the config."),
+    "doctor": ("doctor", "Say what is missing on the nodes, each with the command that mends it."),
+    "profiles": ("profiles", "List, show, check and import profiles."),
+    "plan": ("plan", "Say whether a profile fits on a node, with the sum written out."),
+    "up": ("up", "Start a profile on a node and wait until it is ready."),
+    "switch": ("switch", "Let what is in the way give way to a profile; undone if that fails."),
+    "resume": ("resume", "Finish a switch that somebody left."),
+    "abort": ("abort", "Undo a switch that somebody left: what was stopped serves again."),
+    "status": ("status", "Show the nodes, their memory and what runs there."),
+    "top": ("top", "Show memory, GPU, CPU, links and instances, live."),
+    "metrics": ("metrics", "Print nodes and instances as Prometheus metrics, or serve them."),
+    "logs": ("logs", "Show an instance's log, also of one that is gone."),
+    "diagnose": ("diagnose", "Read a log and say why the engine did not start, or died."),
+    "endpoints": ("endpoints", "Print where running models are reached, as clients read it."),
+    "drop-caches": ("drop_caches", "Drop the page cache, with memory before and after."),
+    "guard": ("guard", "Watch a node's memory, and stop what grows before the node freezes."),
+    "down": ("down", "Stop an instance and wait until its memory is back."),
+    "free": ("free", "Stop everything of ours on a node, and say what is left there."),
+    "sync": ("sync", "Bring a profile's image and model from one Spark to another."),
+    "history": ("history", "Show what was started, stopped and switched, and how it went."),
+    "demo": ("demo", "Run the panel, or any verb, on two simulated Sparks."),
+    "completion": ("completion", "Print the shell completion for bash, zsh or fish."),
+}
+
+# what fingers write out of habit
+VERB_SUGGESTIONS = {
+    **dict.fromkeys(("stop", "rm", "kill"), "sparkctl down"),
+    **dict.fromkeys(("start", "run", "serve", "restart"), "sparkctl up"),
+    **dict.fromkeys(("ps", "ls", "list", "top"), "sparkctl status"),
+    "help": "sparkctl --help",
+    "version": "sparkctl --version",
+}
+
+_EPILOG = """\b
+Exit codes:
+  0  done                       4  timed out
+  1  the engine failed          5  unhealthy (doctor, status --check)
+  2  usage or an invalid file   6  refused, nothing was changed
+  3  node unreachable or        70  a defect in sparkctl
+     untrusted                  74  the recording could not be written
+  130  interrupted              141  whoever read stdout has gone
+
+\b
+  sparkctl init                        tell sparkctl about your Sparks
+  sparkctl up qwen36 --node spark1     start a model, wait until it answers
+  sparkctl demo up qwen36 --node spark1   the same, without hardware"""
+
+
+class LazyVerbGroup(click.Group):
+    """A group whose commands are modules that wait to be needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the verbs in the order of a first evening with sparkctl."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the one verb that is wanted."""
+        if cmd_name not in VERBS:
+            return None
+        command = importlib.import_module(f"sparkctl.cli.verbs.{VERBS[cmd_name][0]}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Say what was probably meant when there is no such verb."""
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            from sparkctl.model.suggest import format_did_you_mean
+
+            habit = VERB_SUGGESTIONS.get(args[0].casefold())
+            meant = f"; here it is `{habit}`" if habit else format_did_you_mean(args[0], VERBS)
+            raise click.UsageError(f"no such verb: {args[0]}{meant}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs without importing them."""
+        with formatter.section("Verbs"):
+            formatter.write_dl([(verb, about) for verb, (_, about) in VERBS.items()])
+
+
+@click.group(
+    cls=LazyVerbGroup,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    invoke_without_command=True,
+)
+@click.option("--replay", type=click.Path(), metavar="FILE", help="Show a recording in the panel; no node is asked.")
+@click.option("--readonly", is_flag=True, help="The panel changes nothing on any node.")
+@click.option("--plain", is_flag=True, help="What changes as sentences, in place of the panel.")
+@click.option("--ascii", "ascii_only", is_flag=True, help="Only ASCII signs.")
+@click.version_option(__version__, "-V", "--version", prog_name="sparkctl", message="%(prog)s %(version)s")
+@click.pass_context
+def sparkctl_command(ctx: click.Context, replay: str | None, readonly: bool, plain: bool, ascii_only: bool) -> int:
+    """Start, watch and stop LLM engines on NVIDIA DGX Sparks, and say why one did not start.
+
+    Without a verb, on a terminal: the panel. stdout is data, stderr is talk; --json gives JSON lines. VERB --help says more.
+    """
+    if ascii_only:
+        os.environ["SPARKCTL_ASCII"] = "1"
+    if ctx.invoked_subcommand is not None:
+        given = {"--replay": replay is not None, "--readonly": readonly, "--plain": plain}
+        if ctx.invoked_subcommand == "demo" and replay is None:
+            ctx.default_map = {"demo": {"readonly": readonly, "plain": plain}}  # the same before the word and behind it
+            return 0
+        if idle := [name for name, there in given.items() if there]:
+            raise click.UsageError(f"{idle[0]} belongs to the panel: it goes without a verb", ctx)
+        return 0
+    recording = None if replay is None else Path(replay)
+    if plain:
+        from sparkctl.cli.plain_mode import run_plain_mode
+
+        return run_plain_mode(recording)
+    from sparkctl.cli import panel_launcher
+
+    if panel_launcher.can_open_panel():
+        return panel_launcher.open_panel(readonly=readonly, replay=recording)
+    if replay is not None or readonly:
+        raise click.UsageError("the panel needs a terminal; --plain tells the same as sentences", ctx)
+    click.echo(ctx.get_help())
+    return 0
+
+
+def run_and_exit() -> NoReturn:
+    """Run the command line and exit with a code that tells the truth."""
+    os.environ.setdefault("PYTHONUTF8", "1")
+    stdout.wrap_streams()
+    try:
+        code = invoke_command_line(sys.argv[1:])
+    except Exception as defect:  # the one place where anything may end up: a defect, and said to be one
+        if os.environ.get("SPARKCTL_DEBUG"):
+            raise
+        what = f"{type(defect).__name__}: {defect}"
+        stderr.print_error(
+            f"a defect in sparkctl, not in your Spark: {what}", "SPARKCTL_DEBUG=1 shows where; please report it"
+        )
+        code = _INTERNAL_ERROR
+    stderr.flush_stderr()
+    # Everything is written and closed: taking a thousand modules apart again would be a tenth of a short verb's time.
+    os._exit(code)
+
+
+def invoke_command_line(arguments: list[str]) -> int:
+    """Run one command line and return its exit code; also how ``demo`` runs a verb."""
+    try:
+        try:
+            code = _run(arguments)
+        except SparkctlError as error:
+            if isinstance(error, stdout.StdoutWriteFailed):
+                raise
+            code = _report_error(
+                arguments, error.message, error.hint, int(error.exit_code), getattr(error, "node", None)
+            )
+        except OSError as error:
+            if error.errno not in _DISK_FULL:
+                raise
+            import tempfile
+
+            from sparkctl.model.sanitize import sanitize_line
+
+            place = f" ({sanitize_line(str(error.filename))})" if error.filename else ""
+            hint = f"make room (df -h); temporary files go to {tempfile.gettempdir()}, TMPDIR names another directory"
+            code = _report_error(
+                arguments, f"no space is left on a disk of this machine{place}", hint, int(ExitCode.USAGE)
+            )
+        stdout.flush_stdout()
+        return code
+    except stdout.StdoutClosed:
+        stdout.discard_buffer(sys.stdout)  # as quiet as any other filter
+        return _READER_GONE
+    except stdout.StdoutWriteFailed as error:
+        stdout.discard_buffer(sys.stdout)
+        stderr.print_error(error.message, error.hint)
+        return int(error.exit_code)
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        result = sparkctl_command.main(arguments, prog_name="sparkctl", standalone_mode=False)
+        return int(result) if isinstance(result, int) else int(ExitCode.DONE)
+    except click.exceptions.Exit as exit_:
+        return exit_.exit_code
+    except click.exceptions.NoArgsIsHelpError as help_:
+        stdout.print_line(help_.format_message())
+        return int(ExitCode.USAGE)
+    except click.ClickException as wrong:
+        more = stderr.print_usage_error(wrong)
+        _print_json_result(arguments, wrong.format_message(), more, int(ExitCode.USAGE))
+        return int(ExitCode.USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        return _report_error(arguments, "interrupted", None, int(ExitCode.INTERRUPTED))
+
+
+def _report_error(arguments: list[str], message: str, hint: str | None, code: int, node: str | None = None) -> int:
+    stderr.print_error(message, hint)
+    _print_json_result(arguments, message, hint, code, node)
+    return code
+
+
+def _print_json_result(
+    arguments: list[str], message: str, hint: str | None, code: int, node: str | None = None
+) -> None:
+    """End what a script reads with the line it waits for, also where the verb never began."""
+    if "--json" not in arguments:
+        return
+    import time
+
+    from sparkctl.model.events import CommandEnded, Outcome
+    from sparkctl.model.json_codec import encode_event
+    from sparkctl.model.node import NodeName
+
+    outcomes = {int(ExitCode.UNREACHABLE): Outcome.UNREACHABLE, int(ExitCode.INTERRUPTED): Outcome.INTERRUPTED}
+    outcome = outcomes.get(code, Outcome.REFUSED)
+    where = NodeName(node) if node else None
+    stdout.print_json(
+        encode_event(CommandEnded(time.time(), outcome, code, 0.0, node=where, message=message, hint=hint))
+    )

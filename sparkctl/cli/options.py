@@ -1,0 +1,165 @@
+"""What verbs share before they begin: the context, the nodes, the common options."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from sparkctl.commands.context import CommandContext
+    from sparkctl.model.node import Node
+    from sparkctl.model.profile import Profile
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+_given: ContextVar[CommandContext | None] = ContextVar("given", default=None)
+
+
+@contextmanager
+def use_context(context: CommandContext) -> Iterator[None]:
+    """Let verbs act in a context that is there already, in place of this terminal's."""
+    token = _given.set(context)
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+def create_context(*, may_ask: bool = True) -> CommandContext:
+    """Return the context of this operator on this terminal, or the one that was given."""
+    if (given := _given.get()) is not None:
+        return given
+    from sparkctl.cli.terminal_prompter import create_prompter
+    from sparkctl.commands.context import CommandContext
+    from sparkctl.history.operation_history import OperationHistory
+    from sparkctl.paths import state_dir
+
+    return CommandContext(
+        history=OperationHistory(state_dir()), operator=get_operator(), asker=create_prompter(allowed=may_ask)
+    )
+
+
+def get_operator() -> str:
+    """Return ``user@laptop``, which labels what we start and what others read of it."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):
+        user = str(os.getuid())
+    return os.environ.get("SPARKCTL_OPERATOR") or f"{user}@{socket.gethostname()}"
+
+
+def select_configured_nodes(names: Sequence[str]) -> list[Node]:
+    """Return the named nodes, or all configured ones; the config's warnings are said once."""
+    from sparkctl.cli import stderr
+    from sparkctl.config import find_node, load_config
+    from sparkctl.errors import InvalidInput
+
+    config = load_config(required=not names)
+    for warning in config.warnings:
+        stderr.print_warning(None, warning, None)
+    if not names and not config.nodes:
+        raise InvalidInput("no node is configured", "sparkctl init")
+    if not names:
+        return list(config.nodes)
+    found = [find_node(config, name) for name in names]
+    return list({node.name: node for node in found}.values())
+
+
+def list_nodes() -> list[Node]:
+    """Return all configured nodes, none where there is no config."""
+    from sparkctl.config import load_config
+
+    return list(load_config(required=False).nodes)
+
+
+def add_other_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return these nodes, and behind them all others that the config has."""
+    return tuple({one.name: one for one in (*nodes, *select_configured_nodes(()))}.values())
+
+
+def select_one_node(name: str | None) -> Node:
+    """Return the named node, or the only one there is."""
+    from sparkctl.config import get_only_node, load_config
+
+    if name is not None:
+        return select_configured_nodes([name])[0]
+    return get_only_node(load_config())
+
+
+def select_rank_nodes(names: Sequence[str], profile: Profile) -> tuple[Node, ...]:
+    """Return the node of each rank of a profile, the head's first: the named ones, or all where there are exactly as many."""
+    from sparkctl.commands.start.ranks_preflight import assign_nodes_to_ranks, refuse_wrong_node_count
+
+    if profile.nodes > 1:
+        configured = select_configured_nodes(())
+        return assign_nodes_to_ranks(profile, select_configured_nodes(names) if names else (), configured)
+    if not names:
+        return (select_one_node(None),)
+    nodes = select_configured_nodes(names)
+    refuse_wrong_node_count(profile, nodes)
+    return tuple(nodes)
+
+
+def node_option(*, many: bool, about: str = " (repeatable; all without it)") -> Callable[[F], F]:
+    """Return the ``--node`` option, completed from the config."""
+    about = "a configured name, an SSH alias, or user@host" + (about if many else "")
+    return click.option(
+        "-n", "--node", multiple=True, metavar="NODE", help=about, shell_complete=complete_nodes,
+        callback=None if many else _require_single_node,
+    )  # fmt: skip
+
+
+def _require_single_node(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> str | None:
+    names = list(dict.fromkeys(value))
+    if len(names) > 1:
+        raise click.UsageError(f"{ctx.info_name} takes one node; you gave {' and '.join(names)}", ctx)
+    return names[0] if names else None
+
+
+def json_option(command: F) -> F:
+    """Add ``--json`` to a verb that tells events."""
+    return click.option("--json", "as_json", is_flag=True, help="JSON lines on stdout instead of text")(command)
+
+
+def json_document_option(command: F) -> F:
+    """Add ``--json`` to a verb that answers at once."""
+    return click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout instead of text")(command)
+
+
+def complete_nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete node names; a broken config completes nothing rather than printing into the prompt."""
+    from sparkctl.config import load_config
+    from sparkctl.errors import SparkctlError
+
+    try:
+        return [node.name for node in load_config(required=False).nodes if node.name.startswith(incomplete)]
+    except SparkctlError:
+        return []
+
+
+def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete profile names."""
+    from sparkctl.profiles.library import ProfileLibrary
+
+    return [name for name in ProfileLibrary().names() if name.startswith(incomplete)]
+
+
+def parse_duration_option(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Read a duration option such as ``20m``."""
+    from sparkctl.model.units import parse_duration
+
+    try:
+        found = None if value is None else parse_duration(value)
+    except ValueError as wrong:
+        raise click.BadParameter(str(wrong), ctx, param) from wrong
+    if found == 0:
+        raise click.BadParameter(f"{value!r} is no time at all; write for example 20m", ctx, param)
+    return found

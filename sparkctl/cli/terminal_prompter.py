@@ -1,0 +1,93 @@
+"""Questions on the terminal, asked beside the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+
+from sparkctl.cli import keyboard, stderr
+from sparkctl.model.questions import (
+    HostKeyQuestion,
+    LoginQuestion,
+    NonInteractivePrompter,
+    Prompter,
+    RetryStartQuestion,
+    SudoPasswordQuestion,
+)
+from sparkctl.model.sanitize import sanitize_line
+
+_TRIES = 3
+
+
+class TerminalPrompter:
+    """Asks on the terminal, one question at a time: answers come from its keyboard, never from a pipe."""
+
+    def __init__(self) -> None:
+        self._asking = asyncio.Lock()
+
+    async def ask_yes_no(self, question: HostKeyQuestion | RetryStartQuestion) -> bool:
+        """Ask, and take nothing but a yes for one."""
+        async with self._asking:
+            if isinstance(question, RetryStartQuestion):
+                return await self._start_again(question)
+            return await self._host_key(question)
+
+    async def _start_again(self, question: RetryStartQuestion) -> bool:
+        stderr.print_message(
+            f"{sanitize_line(question.profile)} failed on {question.node} the last {len(question.failures)} times:"
+        )
+        for when, how in question.failures:
+            stderr.print_message(f"  {time.strftime('%H:%M', time.localtime(when))}  {sanitize_line(how)}")
+        answer = await keyboard.read_line("Start it once more? [y/N] ")
+        if not answer:
+            stderr.print_message()
+        return answer.strip().lower() in ("y", "yes")
+
+    async def _host_key(self, question: HostKeyQuestion) -> bool:
+        """Only a written yes counts, as with ssh."""
+        stderr.print_message(f"{question.node} ({question.host}) is not known yet. Its key is")
+        stderr.print_message(f"  {question.fingerprint}")
+        stderr.print_message("Compare it with the node's own: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
+        prompt = "Is it the same, connect and remember it? [yes/no] "
+        for _ in range(_TRIES):
+            answer = await keyboard.read_line(prompt)
+            if answer.strip().lower() == "yes":
+                return True
+            if not answer or answer.strip().lower() == "no":
+                break
+            prompt = "type yes or no: "
+        if not answer:
+            stderr.print_message()  # the end of input leaves the cursor beside the question
+        stderr.print_message(f"not confirmed: {question.node} is left alone, and its key is not remembered")
+        return False
+
+    async def ask_password(self, question: SudoPasswordQuestion) -> str | None:
+        """Ask for the sudo password without echo; an empty answer means no."""
+        async with self._asking:
+            stderr.print_message(
+                f"{question.node}: to {question.purpose}, sudo wants your password there (empty: go on without)"
+            )
+            return await keyboard.read_line(f"password on {question.node}: ", echo=False) or None
+
+    async def ask_login(self, question: LoginQuestion) -> tuple[str, ...] | None:
+        """Ask what the server wants to know, one after the other; the end of input, and nothing typed at all, mean no."""
+        async with self._asking:
+            stderr.print_message(
+                f"{question.node}: {sanitize_line(question.host)} {'asks' if question.prompts else 'says'}, in its own words:"
+            )
+            for words in (*question.name.splitlines(), *question.instructions.splitlines()):
+                if words.strip():
+                    stderr.print_message(f"  {sanitize_line(words)}")
+            found = [await keyboard.read_line(f"  {_prompt(one.text)}", echo=one.is_echoed) for one in question.prompts]
+        return tuple(found) if any(found) or not question.prompts else None
+
+
+def _prompt(text: str) -> str:
+    """Return a server's prompt as one line, with room behind it."""
+    return sanitize_line(" ".join(text.split())).rstrip() + " "
+
+
+def create_prompter(*, allowed: bool = True) -> Prompter:
+    """Return who can ask: the terminal, where there is one on both sides."""
+    return TerminalPrompter() if allowed and sys.stdin.isatty() and sys.stderr.isatty() else NonInteractivePrompter()

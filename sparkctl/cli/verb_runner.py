@@ -1,0 +1,106 @@
+"""Driving a verb: its events to a teller, Ctrl-C to its interrupt, its end to the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from sparkctl.cli import stdout
+from sparkctl.commands.context import CommandContext
+from sparkctl.model.events import CommandEnded, Event
+
+
+class EventPrinter(Protocol):
+    """Whoever tells the operator: in words, or as JSON lines."""
+
+    def print_event(self, event: Event) -> None:
+        """Show one event."""
+        ...
+
+    def refresh(self) -> None:
+        """Let a second pass on a live line."""
+        ...
+
+    def print_interrupt(self, presses: int) -> None:
+        """Acknowledge Ctrl-C at once, before the operation has got to a safe point."""
+        ...
+
+
+EventSource = Callable[[], AsyncGenerator[Event, None]]
+_taken: ContextVar[list[EventSource] | None] = ContextVar("taken", default=None)
+
+
+def run_verb(ctx: CommandContext, verb: EventSource, teller: EventPrinter) -> int:
+    """Run a verb to its end and return its exit code; where somebody else runs it (`take`), hand it over."""
+    if (taken := _taken.get()) is not None:
+        taken.append(verb)
+        return 0
+    return asyncio.run(_consume_events(ctx, verb, teller))
+
+
+@contextlib.contextmanager
+def capture_verbs() -> Iterator[list[EventSource]]:
+    """Let verbs be understood as ever, and given to the caller in place of being run."""
+    verbs: list[EventSource] = []
+    token = _taken.set(verbs)
+    try:
+        yield verbs
+    finally:
+        _taken.reset(token)
+
+
+async def _consume_events(
+    ctx: CommandContext, verb: Callable[[], AsyncGenerator[Event, None]], teller: EventPrinter
+) -> int:
+    loop = asyncio.get_running_loop()
+
+    def press() -> None:
+        ctx.interrupt.press()
+        teller.print_interrupt(ctx.interrupt.presses)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError, ValueError):  # not the main thread: nobody can press there
+            loop.add_signal_handler(number, press)
+
+    async def ticking() -> None:
+        while True:
+            await asyncio.sleep(1)
+            teller.refresh()
+
+    ticker = asyncio.create_task(ticking())
+    code = 0
+    events = verb()
+    try:
+        async for event in events:
+            teller.print_event(event)
+            if isinstance(event, CommandEnded):
+                code = event.exit_code
+    finally:
+        ticker.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await ticker
+        await events.aclose()
+    return code
+
+
+async def run_until_interrupt(work: Coroutine[Any, Any, None]) -> None:
+    """Run ``work`` until it ends or Ctrl-C does, which is no error: how a view that repaints is left."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    showing = asyncio.ensure_future(work)
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({showing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    await asyncio.gather(stopping, return_exceptions=True)
+    if showing.done():
+        return showing.result()
+    showing.cancel()
+    await asyncio.gather(showing, return_exceptions=True)
+    if stdout.is_terminal():
+        stdout.print_line()  # below the ^C
+    return None

@@ -1,0 +1,409 @@
+"""Everything a key does, as one table: footer, help, palette, `:` line and keymap are made of it. Pure.
+
+An action of a verb is written as the command line has it (`words`), so that a key, a palette entry and a typed line are
+the same thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from sparkctl.commands import action_context as why
+from sparkctl.commands.action_context import ActionContext as ActionContext
+from sparkctl.commands.keymap import parse_key as parse_key
+from sparkctl.model.node import NodeName
+from sparkctl.monitor.ranks import list_nodes_of_instance
+
+PANEL_VERBS = ("quit", "help")  # of the `:` line alone: no program has to be told to end, and its help is `--help`
+
+
+class ActionId(StrEnum):
+    """Closed. The names that ``keys:`` in the config knows."""
+
+    UP = "up"
+    DOWN = "down"
+    KILL = "kill"
+    INSTANCE = "instance"
+    VIEW_OVERVIEW = "view.overview"
+    VIEW_INSTANCE = "view.instance"
+    LOGS = "logs"
+    DROP_CACHES = "drop-caches"
+    PROFILES = "profiles"
+    DOCTOR = "doctor"
+    SWITCH = "switch"
+    HISTORY = "history"
+    SWITCH_DO = "switch-do"
+    SWITCH_AGAIN = "switch-again"
+    INTERRUPT = "interrupt"
+    RESUME = "resume"
+    ABORT = "abort"
+    WRONG = "findings"
+    RECONNECT = "reconnect"
+    NEXT = "next-spark"
+    PREVIOUS = "previous-spark"
+    LOWER = "next-instance"
+    UPPER = "previous-instance"
+    PAUSE = "pause"
+    FASTER = "faster"
+    SLOWER = "slower"
+    PLAY_FASTER = "play-faster"
+    PLAY_SLOWER = "play-slower"
+    PLAY_ON = "play-on"
+    PLAY_BACK = "play-back"
+    PLAY_FAR_ON = "play-far-on"
+    PLAY_FAR_BACK = "play-far-back"
+    COMMAND = "command"
+    PALETTE = "palette"
+    HELP = "help"
+    BACK = "back"
+    EDIT = "edit"
+    EDIT_ITS = "edit-its-profile"
+    MEND_PROFILE = "mend-profile"
+    IMPORT = "import"
+    SYNC = "sync"
+    RESTART = "restart"
+    SHELL = "shell"
+    SHELL_INSIDE = "shell-inside"
+    FILTER = "filter"
+    SORT = "sort"
+    EXAMINE = "examine"
+    COPY = "copy"
+    COPY_ADDRESS = "copy-address"
+    MEND = "mend"
+    FURTHER = "further"
+    NEARER = "nearer"
+    QUIT = "quit"
+    QUIT_AT_ONCE = "quit-at-once"
+    FREE = "free"
+    FIT = "fit"
+    DIAGNOSE = "diagnose"
+    PLAN = "plan"
+    PLAN_OF = "plan-of-selected"
+    SAVE_SCREEN = "save-screen"
+    BACKGROUND = "background"
+    FIRST = "first"
+    LAST = "last"
+    COPY_VERDICT = "copy-verdict"
+    PROOF = "proof"
+    ACCEPT = "accept"
+    LOG_FOLLOW = "log.follow"
+    LOG_FIND = "log.find"
+    LOG_ONLY = "log.only"
+    LOG_NEXT = "log.next"
+    LOG_PREVIOUS = "log.previous"
+    LOG_FIRST_ERROR = "log.first_error"
+    LOG_NEXT_MARK = "log.next_mark"
+    LOG_PREVIOUS_MARK = "log.previous_mark"
+    LOG_WRAP = "log.wrap"
+    LOG_TIMES = "log.times"
+    LOG_NUMBERS = "log.numbers"
+    LOG_BACK = "log.back"
+    LOG_SOURCE = "log.source"
+    LOG_SCOPE = "log.scope"
+    LOG_EARLIER = "log.earlier"
+    LOG_COPY = "log.copy"
+    LOG_SAVE = "log.save"
+
+
+class ActionRole(StrEnum):
+    """What a key that several actions share means on every screen; none of these has another key there."""
+
+    TAKE = "take what is selected"
+    STOP = "stop it"
+    COPY = "copy"
+    SEARCH = "search"
+    AGAIN = "ask the Sparks again"
+    EDIT = "edit a profile"
+    DESCRIBE = "what it runs with"
+
+
+Why = Callable[[ActionContext], str | None]  # None: it can be done; else why not
+Words = Callable[[ActionContext], tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """``short`` stands in the footer, ``title`` in palette and help. Without ``keys`` it is for palette and `:` line, and for an
+    operator's own key. ``changes``: something on a node, or an
+    operator's profile, so that ``--readonly`` removes it; ``confirm``: asks first, with Cancel as the default.
+    ``verb`` and ``words`` are its command line. ``screen`` names the screen that it opens: without that there is no
+    such action. ``on`` are the screens on which it means something; none: all of them. ``sense`` where its key
+    belongs to other actions, too, on other screens."""
+
+    id: ActionId
+    keys: tuple[str, ...]
+    short: str
+    title: str
+    why_not: Why = field(default=lambda _: None)
+    changes: bool = False
+    confirm: bool = False
+    verb: str | None = None
+    words: Words | None = None
+    screen: str | None = None
+    on: frozenset[str] = frozenset()
+    footer: int | None = None  # its place among those of the footer, the smallest first
+    sense: ActionRole | None = None
+
+
+def _on_node(verb: str) -> Words:
+    return lambda now: (verb, "--node", str(now.node))
+
+
+def _of_instance(verb: str) -> Words:
+    return lambda now: (verb, str(now.instance), "--node", str(now.node))
+
+
+def _of_model(*words: str) -> Words:
+    """Of an instance whose model stands on several Sparks: on all of them."""
+
+    def of_model(now: ActionContext) -> tuple[str, ...]:
+        one = now.selected
+        nodes = (str(now.node),) if one is None else list_nodes_of_instance(one, now.views)
+        return (words[0], str(now.instance), *(word for node in nodes for word in ("--node", str(node))), *words[1:])
+
+    return of_model
+
+
+def _again(now: ActionContext) -> tuple[str, ...]:
+    assert now.selected is not None
+    return ("up", str(now.selected.profile), "--node", str(now.node))
+
+
+OVERVIEW, INSTANCE, LOGS, PROFILES, DOCTOR = "overview", "instance", "logs", "profiles", "doctor"
+SWITCH, HISTORY = "switch", "history"
+_HERE = frozenset((OVERVIEW,))
+_RUNNING = frozenset((OVERVIEW, INSTANCE))
+_LISTS = frozenset((OVERVIEW, PROFILES, DOCTOR, HISTORY))
+_READ = frozenset((PROFILES, DOCTOR, HISTORY))
+_SPARKS = frozenset((OVERVIEW, PROFILES, SWITCH))  # where one of them is selected
+_SWITCH = frozenset((SWITCH,))
+_LONG = frozenset((SWITCH, INSTANCE))  # are read on where they are longer than the terminal
+_ONE = frozenset((INSTANCE,))
+_LOG = frozenset((LOGS,))
+
+ACTIONS: tuple[Action, ...] = (
+    Action(ActionId.UP, ("u",), "up", "start a profile", why.cannot_start, changes=True, verb="up",
+           on=_RUNNING | {PROFILES}, footer=0),
+    Action(
+        ActionId.DOWN, ("x",), "stop", "stop the instance and wait for its memory", why.cannot_stop, changes=True,
+        confirm=True, verb="down", words=_of_model("down"), on=_RUNNING | {PROFILES}, footer=1, sense=ActionRole.STOP,
+    ),
+    Action(
+        ActionId.KILL, ("X",), "kill", "stop the instance at once, without time to finish", why.cannot_stop, changes=True,
+        confirm=True, verb="down", words=_of_model("down", "--kill"), on=_RUNNING | {PROFILES},
+    ),
+    Action(ActionId.SWITCH, ("s",), "switch", "switch to a profile: what would stop, stay and start, then do it",
+           why.no_switch_to_show, changes=True, verb="switch", screen=SWITCH, on=_RUNNING | {PROFILES}, footer=1),
+    Action(ActionId.SWITCH_DO, ("enter",), "do it", "do the switch that is shown", why.cannot_switch, changes=True, confirm=True,
+           on=_SWITCH, sense=ActionRole.TAKE, footer=0),
+    Action(ActionId.SWITCH_AGAIN, ("r",), "again", "look at the Sparks again, and plan anew", why.not_live, on=_SWITCH,
+           sense=ActionRole.AGAIN, footer=1),
+    Action(ActionId.INTERRUPT, ("x",), "interrupt", "interrupt this panel's own switch and leave it where it is, as Ctrl-C does",
+           why.cannot_interrupt, changes=True, confirm=True, on=_SWITCH, sense=ActionRole.STOP, footer=3),
+    Action(ActionId.RESUME, ("o",), "resume", "go on with a switch that was left", why.no_switch_left, changes=True,
+           confirm=True, verb="resume", words=lambda _: ("resume",), on=_HERE | _SWITCH),
+    Action(ActionId.ABORT, ("A",), "abort", "undo a switch that was left: what was stopped serves again", why.no_switch_left,
+           changes=True, confirm=True, verb="abort", words=lambda _: ("abort",), on=_HERE | _SWITCH),
+    Action(ActionId.INSTANCE, ("enter",), "open", "open the instance", why.no_instance, screen=INSTANCE,
+           on=_HERE, sense=ActionRole.TAKE, footer=5),
+    Action(
+        ActionId.LOGS, ("l", "3"), "logs", "show the instance's log", why.no_log, verb="logs", words=_of_instance("logs"),
+        screen=LOGS, on=_RUNNING | _READ, footer=2,
+    ),
+    Action(
+        ActionId.DROP_CACHES, ("c",), "drop caches", "drop the page cache, memory before and after", why.cannot_drop,
+        changes=True, verb="drop-caches", words=_on_node("drop-caches"), on=_RUNNING | {PROFILES}, footer=3,
+    ),
+    Action(ActionId.PROFILES, ("p", "4"), "profiles", "show the profiles", verb="profiles", screen=PROFILES, footer=4),
+    Action(
+        ActionId.DOCTOR, ("!", "5"), "doctor", "say what is missing on the Sparks", verb="doctor", screen=DOCTOR, footer=6,
+    ),
+    Action(ActionId.HISTORY, ("h", "6"), "history", "what was done from here, how it went, and what had changed since",
+           verb="history", screen=HISTORY, footer=8),
+    Action(ActionId.WRONG, ("i",), "findings", "say what is wrong, why, and what to do", why.nothing_wrong, on=_RUNNING, footer=7),
+    Action(ActionId.RECONNECT, ("r",), "try now", "connect to the Spark now", why.reason_already_connected,
+           on=_RUNNING, footer=8, sense=ActionRole.AGAIN),
+    Action(ActionId.VIEW_OVERVIEW, ("1",), "overview", "all Sparks at a glance", screen=OVERVIEW),
+    Action(ActionId.VIEW_INSTANCE, ("2",), "instance", "the selected instance", why.no_instance, screen=INSTANCE),
+    Action(ActionId.EDIT, ("e",), "edit", "edit the profile in your editor, and check it", why.no_profile, changes=True,
+           on=frozenset((PROFILES,)), footer=1, sense=ActionRole.EDIT),
+    Action(ActionId.MEND_PROFILE, ("F",), "mend", "mend in the profile what its check can mend safely", why.no_profile,
+           changes=True, on=frozenset((PROFILES,))),
+    Action(ActionId.IMPORT, ("I",), "import", "make a profile of a pasted docker run line, compose file or recipe",
+           why.not_live, changes=True, on=frozenset((PROFILES,)), footer=4),
+    Action(ActionId.SYNC, ("Y",), "sync", "bring the profile's image and model from one Spark to another; asks which way",
+           why.cannot_sync, changes=True, verb="sync", on=frozenset((PROFILES,)), footer=6),
+    Action(ActionId.EDIT_ITS, ("e",), "edit", "edit the profile that the instance was started from", why.no_profile_of_it,
+           changes=True, on=_RUNNING, sense=ActionRole.EDIT, footer=12),
+    Action(ActionId.RESTART, ("R",), "restart", "start what has failed or ended once more, as it was", why.cannot_restart,
+           changes=True, confirm=True, verb="up", words=_again, on=_ONE, footer=3),
+    Action(ActionId.SHELL, ("$",), "shell", "a shell on the Spark, by your own ssh", why.no_shell,
+           changes=True, footer=14),
+    Action(ActionId.SHELL_INSIDE, ("b",), "inside", "a shell inside of the container, by your own ssh", why.no_shell_inside,
+           changes=True, on=_RUNNING),
+    Action(ActionId.FILTER, ("/",), "filter", "show only what matches: text, !text or /regex/",
+           on=_READ, footer=2, sense=ActionRole.SEARCH),
+    Action(ActionId.SORT, ("S",), "sort", "sort by the next column; a click on a column sorts by it",
+           on=frozenset((PROFILES,)), footer=5),
+    Action(ActionId.MEND, ("enter",), "do it", "do what the remedy says, where it is a command of ours", why.cannot_mend,
+           changes=True, confirm=True, on=frozenset((DOCTOR,)), footer=1, sense=ActionRole.TAKE),
+    Action(ActionId.COPY, ("y",), "copy", "copy the command", why.cannot_copy, on=_READ | _SWITCH, footer=2, sense=ActionRole.COPY),
+    Action(ActionId.COPY_ADDRESS, ("y",), "copy", "copy the address at which the instance answers", why.no_address,
+           on=_HERE, sense=ActionRole.COPY, footer=13),
+    Action(ActionId.EXAMINE, ("r",), "again", "examine the Sparks again", why.no_node,
+           on=frozenset((DOCTOR,)), footer=0, sense=ActionRole.AGAIN),
+    Action(ActionId.NEXT, ("tab", "right"), "next", "the next Spark", why.reason_single_node, on=_SPARKS, footer=15),
+    Action(ActionId.PREVIOUS, ("shift+tab", "left"), "previous", "the Spark before", why.reason_single_node, on=_SPARKS),
+    Action(ActionId.LOWER, ("down", "j"), "lower", "the next instance, profile, finding or row; or read on", on=_LISTS | _LONG),
+    Action(ActionId.UPPER, ("up", "k"), "upper", "the one before; or back", on=_LISTS | _LONG),
+    Action(ActionId.FIRST, ("g", "home"), "first", "the first Spark, profile or finding; the beginning", on=_LISTS | _LONG),
+    Action(ActionId.LAST, ("G", "end"), "last", "the last Spark, profile or finding; the end", on=_LISTS | _LONG),
+    Action(ActionId.FURTHER, ("pagedown",), "further", "read on below", on=_READ | _LONG),
+    Action(ActionId.NEARER, ("pageup",), "nearer", "back in what is below", on=_READ | _LONG),
+    Action(ActionId.PAUSE, ("space",), "pause", "hold the picture; what happens is still taken in", footer=16),
+    Action(ActionId.FASTER, ("+",), "faster", "read the Sparks more often", why.not_live),
+    Action(ActionId.SLOWER, ("-",), "slower", "read the Sparks less often", why.not_live),
+    Action(ActionId.PLAY_FASTER, (">",), "faster", "play a recording faster", why.not_played),
+    Action(ActionId.PLAY_SLOWER, ("<",), "slower", "play a recording slower", why.not_played),
+    Action(ActionId.PLAY_ON, (".",), "10 s on", "10 seconds on in a recording", why.not_played),
+    Action(ActionId.PLAY_BACK, (",",), "10 s back", "10 seconds back in a recording", why.not_played),
+    Action(ActionId.PLAY_FAR_ON, ("shift+right",), "1 min on", "a minute on in a recording", why.not_played),
+    Action(ActionId.PLAY_FAR_BACK, ("shift+left",), "1 min back", "a minute back in a recording", why.not_played),
+    Action(ActionId.COMMAND, (":",), "command", "type a command, as on the command line", footer=9),
+    Action(ActionId.PALETTE, ("ctrl+p",), "palette", "find an action by its name", footer=17),
+    Action(ActionId.HELP, ("?", "f1"), "help", "all keys of this screen", verb="help", footer=5),
+    Action(ActionId.SAVE_SCREEN, ("f8",), "picture", "save the screen as an SVG file"),
+    Action(ActionId.BACKGROUND, ("ctrl+z",), "background", "put the panel aside; fg in your shell brings it back"),
+    Action(ActionId.BACK, ("escape",), "back", "go back"),
+    Action(ActionId.QUIT, ("q",), "quit", "go back; from the overview, end the panel"),
+    Action(ActionId.QUIT_AT_ONCE, ("ctrl+q",), "end", "end the panel; engines go on running", verb="quit", footer=10),
+    Action(ActionId.FREE, (), "free", "stop all that sparkctl started on the Spark; says what stays",
+           why.cannot_free, changes=True, confirm=True, verb="free", words=lambda now: ("free", str(now.node)), on=_HERE),
+    Action(ActionId.FIT, (), "fit", "say whether the profile fits, with the sum written out", why.cannot_fit, verb="plan",
+           words=lambda now: ("plan", str(now.profile)), on=frozenset((PROFILES,))),
+    Action(ActionId.DIAGNOSE, (), "diagnose", "read the instance's log: how far it came, and why it went no further",
+           why.no_diagnosis, verb="diagnose", words=_of_instance("diagnose"), on=_RUNNING),
+    Action(ActionId.PLAN, ("d",), "plan", "what it runs with, in full", on=_ONE, footer=4, sense=ActionRole.DESCRIBE),
+    Action(ActionId.PLAN_OF, ("d",), "plan", "what the instance runs with, in full", why.no_plan, on=_HERE,
+           sense=ActionRole.DESCRIBE, footer=11),
+    Action(ActionId.COPY_VERDICT, ("y",), "copy", "copy why it failed, with its proof, or its address",
+           why.no_verdict_or_address, on=_ONE, sense=ActionRole.COPY, footer=5),
+    Action(ActionId.PROOF, ("enter",), "proof", "the log at the line that proves why it failed", why.no_proof, screen=LOGS,
+           on=_ONE, sense=ActionRole.TAKE, footer=2),
+    Action(ActionId.ACCEPT, ("a",), "change", "try the change that the verdict proposes, or keep it in the profile",
+           why.no_change, changes=True, on=_ONE, footer=1),
+    Action(ActionId.LOG_FOLLOW, ("f",), "follow", "follow the log, or stay where you read", on=_LOG, footer=0),
+    Action(ActionId.LOG_FIND, ("/",), "find", "find text, !text or /regex/ while it is typed",
+           on=_LOG, footer=1, sense=ActionRole.SEARCH),
+    Action(ActionId.LOG_ONLY, ("&",), "only", "show only the lines that match", on=_LOG, footer=2),
+    Action(ActionId.LOG_NEXT, ("n",), "next match", "the next match, or proof of a verdict", on=_LOG, footer=12),
+    Action(ActionId.LOG_PREVIOUS, ("N",), "match before", "the match before, or the proof", on=_LOG),
+    Action(ActionId.LOG_FIRST_ERROR, ("E",), "first error", "the first error", on=_LOG, footer=3),
+    Action(ActionId.LOG_NEXT_MARK, ("]",), "next mark", "the next ready line or failure", on=_LOG),
+    Action(ActionId.LOG_PREVIOUS_MARK, ("[",), "mark before", "the ready line or failure before", on=_LOG),
+    Action(ActionId.LOG_WRAP, ("w",), "wrap", "wrap long lines, or not", on=_LOG, footer=4),
+    Action(ActionId.LOG_TIMES, ("t",), "times", "show when each line came, or not", on=_LOG, footer=5),
+    Action(ActionId.LOG_NUMBERS, ("#",), "numbers", "show the numbers of lines, as a verdict names them, or not", on=_LOG),
+    Action(ActionId.LOG_BACK, ("T",), "back", "back to the last minute; again: 5 minutes, 15, an hour, the first line",
+           on=_LOG, footer=8),
+    Action(ActionId.LOG_SOURCE, ("m",), "merged", "all of these logs merged by time, then each alone", on=_LOG, footer=9),
+    Action(ActionId.LOG_SCOPE, ("M",), "more logs", "with those of all its Spark's instances, then of all Sparks", on=_LOG),
+    Action(ActionId.LOG_EARLIER, ("P",), "earlier", "the saved log of the start before, then back to this one",
+           on=_LOG, footer=11),
+    Action(ActionId.LOG_COPY, ("y",), "copy lines", "copy what is selected, else the line, else the screen",
+           on=_LOG, sense=ActionRole.COPY, footer=6),
+    Action(ActionId.LOG_SAVE, ("ctrl+s",), "save", "save the shown lines to a file", on=_LOG, footer=7),
+)  # fmt: skip
+
+_BY_ID = {action.id: action for action in ACTIONS}
+
+
+def action(name: str) -> Action:
+    """Return an action by its id. Raises KeyError."""
+    return _BY_ID[ActionId(name)]
+
+
+def retarget_context(now: ActionContext, words: Sequence[str]) -> ActionContext:
+    """Return the situation that a command line of a screen means: its instance and its node in place of the selected.
+
+    Where no node is named it is the one on which that instance is, the selected one before others.
+    """
+    node, instance, rest = None, now.instance, list(words[1:])
+    while rest:
+        word, *rest = rest
+        name, given, value = word.partition("=")
+        if name in ("--node", "-n") and (given or rest):
+            node = NodeName(value if given else rest.pop(0))
+        elif not word.startswith("-"):
+            instance = word
+    if node is None:
+        there = [view.name for view in now.views if any(one.name == instance for one in view.instances)]
+        node = now.node if now.node in there or not there else there[0]
+    return replace(now, node=node, instance=instance)
+
+
+def list_enabled_actions(now: ActionContext, keys: Iterable[tuple[str, tuple[str, ...]]] = ()) -> tuple[Action, ...]:
+    """Return the actions that this panel has, with the operator's keys: those of screens that are there, and with
+    ``readonly`` none that changes anything."""
+    own = dict(keys)
+    return tuple(
+        _keyed(one, own.get(one.id))
+        for one in ACTIONS
+        if is_there(one, now.screens) and not (one.changes and now.readonly)
+    )
+
+
+def is_there(one: Action, screens: frozenset[str]) -> bool:
+    """Tell whether the screens that it opens and is on are there."""
+    return (one.screen is None or one.screen in screens | {OVERVIEW}) and (
+        not one.on or bool(one.on & (screens | {OVERVIEW}))
+    )
+
+
+def list_screen_actions(actions: Iterable[Action], place: str) -> tuple[Action, ...]:
+    """Return those that mean something on a screen; what opens the screen itself does not."""
+    return tuple(one for one in actions if (not one.on or place in one.on) and one.screen != place)
+
+
+def _meet(one: Action, other: Action) -> bool:
+    return not one.on or not other.on or bool(one.on & other.on)
+
+
+def _keyed(one: Action, keys: tuple[str, ...] | None) -> Action:
+    if keys is None:
+        return one
+    return replace(one, keys=keys)
+
+
+def list_available_actions(actions: Sequence[Action], now: ActionContext) -> tuple[Action, ...]:
+    """Return those that can be done now."""
+    return tuple(one for one in actions if one.why_not(now) is None)
+
+
+def list_footer_actions(actions: Sequence[Action]) -> tuple[Action, ...]:
+    """Return those that have a place in the footer, what matters most first: a screen's own before what is on many; help is
+    the last of them."""
+
+    def rank(one: Action) -> tuple[int, int]:
+        return one.footer or 0, len(one.on) or len(ActionId)
+
+    placed = sorted((one for one in actions if one.footer is not None), key=rank)
+    return (
+        *(one for one in placed if one.id is not ActionId.HELP),
+        *(one for one in placed if one.id is ActionId.HELP),
+    )
+
+
+def find_key_conflicts(own: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[tuple[str, str, str], ...]:
+    """Return (key, action, other action) for each key that would do two things on one screen."""
+    changed = dict(own)
+    taken: dict[str, list[Action]] = {}
+    found = []
+    for one in ACTIONS:
+        for key in changed.get(one.id, one.keys):
+            there = taken.setdefault(parse_key(key), [])
+            found += [(key, str(other.id), str(one.id)) for other in there if _meet(one, other)][:1]
+            there.append(one)
+    return tuple(found)

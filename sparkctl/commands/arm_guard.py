@@ -1,0 +1,238 @@
+"""``guard``: what watches a node's memory now, and watching of instances that already run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, replace
+
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.event_stream import Emit, build_end_from_error, stream_events
+from sparkctl.commands.guard_session import build_floor_refusal
+from sparkctl.commands.in_turn import run_on_each_node
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.errors import GuardSilent, GuardUnavailable, InvalidInput, NodeError, OperationRefused, SparkctlError
+from sparkctl.model.container import Container
+from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
+from sparkctl.model.guard_state import GuardAnswer, GuardReceipt, GuardRole, GuardState, UnwatchReason
+from sparkctl.model.launch_plan import ContainerLabel, GuardRule
+from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.units import format_size
+from sparkctl.monitor import guard_receipts
+from sparkctl.monitor.guard_client import GuardClient
+from sparkctl.transport.node_connection import node_state_for_error
+from sparkctl.transport.session import Session, node_failures
+
+
+@dataclass(frozen=True, slots=True)
+class GuardStatus:
+    """The guard of a node at ``when``: ``answer`` tells whether one runs, None where the node did not say; ``guard`` what it
+    says of itself. ``receipts``: what it ended."""
+
+    name: NodeName
+    state: NodeState
+    when: float
+    detail: str | None = None
+    hint: str | None = None
+    guard: GuardState | None = None
+    receipts: tuple[GuardReceipt, ...] = ()
+    answer: GuardAnswer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArmGuard:
+    """``instance`` None: every one of ours that runs, unless ``foreign`` names containers of others. ``rule.limit`` is set."""
+
+    nodes: Sequence[Node]
+    instance: str | None
+    foreign: tuple[str, ...]
+    rule: GuardRule
+
+
+async def read_guard_status(ctx: CommandContext, nodes: Sequence[Node]) -> tuple[GuardStatus, ...]:
+    """Return the guard of each node, starting none; what it left is collected on the way."""
+
+    async def one(node: Node) -> GuardStatus:
+        async with ctx.session(node) as session:
+            try:
+                with node_failures(node):
+                    await session.link.connect()
+                    return await _view(ctx, session)
+            except NodeError as error:
+                return GuardStatus(
+                    node.name, node_state_for_error(error), ctx.clock.unix_time(), error.message, error.hint
+                )
+
+    return tuple(await gather_or_cancel(*(one(node) for node in nodes)))
+
+
+async def _view(ctx: CommandContext, session: Session) -> GuardStatus:
+    name, left = session.node.name, await guard_receipts.read_guard_directory(session)
+    notes = list(left.list_warnings(name))
+    lost, hints = [what for what, _ in notes], [hint for _, hint in notes]
+    for receipt in left.receipts:
+        guard_receipts.save_receipt(ctx, session, receipt, lost.append)
+    state, answer = None, GuardAnswer.SILENT
+    try:
+        state = await _state(session, left)
+        answer = GuardAnswer.NONE if state is None else GuardAnswer.RUNS
+    except GuardUnavailable as trouble:
+        lost, hints = [trouble.message, *lost], [trouble.hint, *hints]
+    detail, hint = "; ".join(lost) or None, next((one for one in hints if one), None)
+    return GuardStatus(name, NodeState.OK, ctx.clock.unix_time(), detail, hint, state, left.receipts, answer)
+
+
+async def _state(session: Session, left: guard_receipts.GuardDirectory) -> GuardState | None:
+    """Return what a node's guard says of itself, None where none runs. Raises `GuardTrouble` where one does not say."""
+    node = session.node.name
+    if left.is_stopped:
+        raise GuardSilent(
+            f"its process on {node} is stopped (kill -STOP, a debugger): it watches nothing until it goes on",
+            f"on {node}: kill -CONT $(pgrep -x sparkctl-guard)",
+        )
+    link = await GuardClient.connect_guard(session, left.socket) if left.socket is not None else None
+    if link is None and left.states:
+        raise GuardSilent(
+            f"its process is there, and its socket on {node} cannot be opened",
+            f"is `AllowStreamLocalForwarding yes` set in /etc/ssh/sshd_config on {node}? else: kill $(pgrep -x sparkctl-guard)",
+        )
+    if link is None:
+        return None
+    try:
+        return await link.get_state()
+    finally:
+        await link.close()
+
+
+def arm_guard(ctx: CommandContext, request: ArmGuard) -> AsyncGenerator[Event, None]:
+    """Watch instances that run: when memory runs out, the one that grows is stopped. Refused where none runs."""
+
+    async def job(emit: Emit) -> CommandEnded:
+        began = ctx.clock.monotonic()
+        armed: list[str] = []
+        missing = set(request.foreign)
+
+        async def one(session: Session) -> None:
+            containers = await session.docker.list_containers()
+            missing.difference_update(container.name for container in containers if container.is_alive)
+            chosen = _select_containers(request, containers)
+            if chosen:
+                armed.extend(await _arm_on(ctx, session, request, chosen, emit))
+
+        failure = await run_on_each_node(ctx, request.nodes, emit, one)
+        where = " or ".join(node.name for node in request.nodes)
+        if failure is not None and not armed:
+            return build_end_from_error(failure, ctx, ctx.clock.monotonic() - began, request.instance)
+        if missing and failure is None:
+            raise InvalidInput(
+                f"no container called {', '.join(sorted(missing))} runs on {where}", "on the node: docker ps"
+            )
+        if not armed:
+            what = f"{request.instance} does not run" if request.instance else "nothing that sparkctl started runs"
+            raise OperationRefused(f"{what} on {where}; there is nothing to guard", "see what runs: sparkctl status")
+        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(ctx.clock.unix_time() + (request.rule.limit or 0)))
+        message = (
+            f"guarded until {until}, stopped below {format_size(request.rule.floor)} available: {', '.join(armed)}"
+        )
+        if failure is not None:
+            return _build_partial_end(failure, ctx, ctx.clock.monotonic() - began, request.instance, message)
+        return CommandEnded(ctx.clock.unix_time(), Outcome.DONE, 0, ctx.clock.monotonic() - began, message=message)
+
+    return stream_events(
+        ctx, job, request.instance, on_interrupt="interrupted; see what is guarded: sparkctl guard status"
+    )
+
+
+def _select_containers(request: ArmGuard, containers: Sequence[Container]) -> list[Container]:
+    """Return what is to be watched: ours by instance, those of others by name alone and only where that was asked for."""
+    everything = request.instance is None and not request.foreign
+    return [
+        container
+        for container in containers
+        if container.is_alive
+        and (
+            (container.is_managed and (everything or container.label(ContainerLabel.INSTANCE) == request.instance))
+            or container.name in request.foreign
+        )
+    ]
+
+
+async def _arm_on(
+    ctx: CommandContext, session: Session, request: ArmGuard, chosen: Sequence[Container], emit: Emit
+) -> list[str]:
+    name = session.node.name
+    link = await GuardClient.start_guard(session, lambda event: None)
+    try:
+        state = await link.get_state()
+        for what, hint in (await guard_receipts.read_guard_directory(session)).list_warnings(name):
+            emit(WarningEmitted(ctx.clock.unix_time(), name, what, hint))
+        if state.available is not None and request.rule.floor >= state.available:
+            raise build_floor_refusal(request.rule.floor, state.available, name)
+        if state.docker is False:
+            hint = f"on {name}: ls -l /var/run/docker.sock; id"
+            emit(
+                WarningEmitted(
+                    ctx.clock.unix_time(), name, f"the guard on {name} cannot reach Docker: it can warn, not act", hint
+                )
+            )
+        armed = []
+        for container in chosen:
+            instance = container.label(ContainerLabel.INSTANCE) or container.name
+            if any(one.container == container.id and one.role is GuardRole.LOADING for one in state.watches):
+                armed.append(f"{instance} on {name} (by its start, and left at that)")
+                continue
+            profile = container.label(ContainerLabel.PROFILE)
+            await link.watch_container(
+                container.id, instance, profile, ctx.operator, GuardRole.SERVING, request.rule, None, None
+            )  # fmt: skip
+            armed.append(f"{instance} on {name}")
+        return armed
+    finally:
+        await link.close()
+
+
+def disarm_guard(ctx: CommandContext, nodes: Sequence[Node], instance: str | None) -> AsyncGenerator[Event, None]:
+    """End the watches of an instance, or all. Nothing watched is success; a node that cannot be asked is not."""
+
+    async def job(emit: Emit) -> CommandEnded:
+        began = ctx.clock.monotonic()
+        ended: list[str] = []
+
+        async def one(session: Session) -> None:
+            ended.extend(await _disarm_on(session, instance))
+
+        failure = await run_on_each_node(ctx, nodes, emit, one)
+        seconds = ctx.clock.monotonic() - began
+        if failure is not None:
+            message = f"not guarded any more: {', '.join(ended)}" if ended else None
+            return _build_partial_end(failure, ctx, seconds, instance, message)
+        where = " or ".join(node.name for node in nodes)
+        nothing = f"{instance} is not guarded on {where}" if instance else f"nothing is guarded on {where}"
+        message = f"not guarded any more: {', '.join(ended)}" if ended else nothing
+        return CommandEnded(ctx.clock.unix_time(), Outcome.DONE, 0, seconds, instance=instance, message=message)
+
+    return stream_events(ctx, job, instance, on_interrupt="interrupted; see what is guarded: sparkctl guard status")
+
+
+def _build_partial_end(
+    failure: SparkctlError, ctx: CommandContext, seconds: float, instance: str | None, done: str | None
+) -> CommandEnded:
+    """Return the end of what was done on some nodes and could not be on another, which was warned of."""
+    ended = build_end_from_error(failure, ctx, seconds, instance)
+    where = f" on {ended.node}" if ended.node else ""
+    return ended if done is None else replace(ended, message=f"{done}; this could not be done{where}", hint=None)
+
+
+async def _disarm_on(session: Session, instance: str | None) -> list[str]:
+    left = await guard_receipts.read_guard_directory(session)
+    link = await GuardClient.connect_guard(session, left.socket) if left.socket is not None else None
+    if link is None:
+        return []
+    try:
+        watches = [one for one in (await link.get_state()).watches if instance in (None, one.instance)]
+        for watch in watches:
+            await link.unwatch_container(watch.container, UnwatchReason.DISARMED)
+        return [f"{sanitize_line(watch.instance)} on {session.node.name}" for watch in watches]
+    finally:
+        await link.close()

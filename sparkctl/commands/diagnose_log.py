@@ -1,0 +1,304 @@
+"""``diagnose``: what a log tells, of a file, of a container that is there, or the saved one of a container that is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, replace
+
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.show_log import find_container, find_saved_logs_of_start
+from sparkctl.commands.start.container_watch import find_stop_signals
+from sparkctl.commands.start.launched import rebuild_launch_plan
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.engines import engine_names, load_engine
+from sparkctl.errors import ContainerNotFound, DockerError, InvalidInput, LogUnreadable, NodeError
+from sparkctl.logs import rank_verdict, start_verdict, verdict_builder
+from sparkctl.logs.clock_offset import measure_clock_offset
+from sparkctl.logs.diagnosis import LogDiagnoser
+from sparkctl.logs.first_failure import RankFailure, find_first_failure
+from sparkctl.logs.log_archive import SavedLog
+from sparkctl.logs.log_file import ByteSource, open_log, read_line_blocks
+from sparkctl.logs.timestamps import parse_log_time
+from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.container_labels import parse_rank_label, parse_rank_nodes_label, parse_start_id_label
+from sparkctl.model.diagnosis import LogDiagnosis
+from sparkctl.model.guard_state import GuardReceipt
+from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
+from sparkctl.model.masking import LineMasker
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.secrets import redact
+from sparkctl.model.verdict import Verdict
+from sparkctl.monitor import guard_receipts
+from sparkctl.transport.docker.log_stream import ContainerLogStream
+from sparkctl.transport.session import Session, node_failures
+
+_SIGKILLED = 137
+_HEAD = 5  # words of a start before its settings: sparkctl up PROFILE --node NODE
+_OWN_FLAGS = ("--no-guard", "--again", "--force", "--keep-going", "--no-rollback")
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnosisReport:
+    """``source``: which log that was, in words. ``silent``: the nodes that could not be asked, each with why."""
+
+    diagnosis: LogDiagnosis
+    source: str
+    node: NodeName | None = None
+    instance: str | None = None
+    silent: tuple[tuple[NodeName, NodeError | DockerError], ...] = ()
+
+
+def diagnose_bytes(source: ByteSource, name: str, engine: str | None) -> DiagnosisReport:
+    """Read a log from its bytes. Raises `InvalidInput` for what is no text."""
+    reading = LogDiagnoser(engine)
+    for block in read_line_blocks(source, name):
+        reading.feed_block(block)
+    return DiagnosisReport(reading.build_diagnosis(), name)
+
+
+async def diagnose_instance(
+    ctx: CommandContext, instance: str, nodes: Sequence[Node], engine: str | None
+) -> DiagnosisReport:
+    """Read the log of an instance: from its container where there is one, else the newest saved one.
+
+    Raises `InvalidInput` where nothing of that name is known, `NodeError` and `DockerError` where a node could not be asked.
+    """
+    silent: list[tuple[NodeName, NodeError | DockerError]] = []
+    for node in nodes:
+        try:
+            async with ctx.session(node) as session:
+                with node_failures(node):
+                    await session.link.connect()
+                    container = await find_container(session, instance)
+                    if container is not None:
+                        return await diagnose_ranks(
+                            ctx, session, await session.docker.inspect_container(container.id), nodes, engine
+                        )
+        except ContainerNotFound:
+            continue
+        except (NodeError, DockerError) as error:
+            silent.append((node.name, error))
+    wanted = [node.name for node in nodes] or None  # where no node is configured, of whatever node
+    logs = ctx.history.saved_logs(instance, wanted)
+    saved = _telling(ctx, logs)
+    if saved is None:
+        if silent:
+            raise silent[0][1]
+        raise build_unknown_instance_error(ctx, instance, nodes)
+    return replace(_of_saved(ctx, saved, engine), silent=tuple(silent))
+
+
+async def diagnose_ranks(
+    ctx: CommandContext, session: Session, container: Container, nodes: Sequence[Node], engine: str | None = None
+) -> DiagnosisReport:
+    """Read a container's whole log; of a model over several Sparks those of its other ranks on these nodes too.
+
+    What is told is of the rank that failed first, as `up` would; where none failed, of the container itself. Raises
+    `NodeError` and `DockerError` where its own node could not be asked.
+    """
+    instance = container.label(ContainerLabel.INSTANCE) or container.name
+    place = None if parse_rank_label(container) is None else parse_start_id_label(container)
+    async with AsyncExitStack() as stack:
+        ranks = [await _judged(ctx, session, container, engine)]
+        silent: list[tuple[NodeName, NodeError | DockerError]] = []
+        for node in _others(container, session.node, nodes) if place is not None else ():
+            try:
+                there = await stack.enter_async_context(ctx.session(node))
+                with node_failures(node):
+                    await there.link.connect()
+                    found = await find_container(there, instance)
+                    if found is not None and parse_start_id_label(found) == place:
+                        ranks.append(await _judged(ctx, there, await there.docker.inspect_container(found.id), engine))
+            except ContainerNotFound:
+                continue
+            except (NodeError, DockerError) as error:
+                silent.append((node.name, error))
+        told = await _select_first_failure(ranks)
+    where = told.session.node.name
+    state = "runs" if told.container.is_alive else "has ended"
+    if told.container.state is ContainerState.PAUSED:
+        state = f"is paused; on {where}: docker unpause {told.container.name}"
+    if place is None:
+        return DiagnosisReport(told.found, f"the log of {instance} on {where}, which {state}", where, instance)
+    which = f"rank {_place(told.container)[0]} of {_place(told.container)[1]} of {instance} on {where}"
+    beside = [rank.session.node.name for rank in ranks if rank.session.node.name != where]
+    more = f"; read beside it: that on {' and '.join(beside)}" if beside else "; no other rank's was read"
+    return DiagnosisReport(told.found, f"the log of {which}, which {state}{more}", where, instance, tuple(silent))
+
+
+def _others(container: Container, own: Node, nodes: Sequence[Node]) -> list[Node]:
+    """Return where its other ranks may be: the nodes that its label names; all, where its starter calls them otherwise."""
+    names = parse_rank_nodes_label(container)
+    others = [node for node in nodes if node.name != own.name]
+    named = [node for node in others if node.name in names]
+    return named if len(named) + 1 == len(names) else others
+
+
+def _place(container: Container) -> tuple[int, int]:
+    rank, _, ranks = (parse_rank_label(container) or "0/1").partition("/")
+    return int(rank), int(ranks)
+
+
+@dataclass(frozen=True, slots=True)
+class RankDiagnosis:
+    """One container, and what its log and its end tell. ``at``: when it failed, by its node's clock, unix seconds;
+    ``is_aftermath``: it says no more than that something else went wrong before."""
+
+    session: Session
+    container: Container
+    found: LogDiagnosis
+    at: float | None
+    is_aftermath: bool
+
+    @property
+    def failing(self) -> RankFailure:
+        """Its failure, to be compared by time."""
+        return RankFailure(self.session.node.name, self.verdict.cause, self.at, self.is_aftermath)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Why it failed, where it did."""
+        assert self.found.verdict is not None
+        return self.found.verdict
+
+    @property
+    def named(self) -> Verdict:
+        """Its verdict with its place in it."""
+        here, instance = self.session.node.name, self.container.label(ContainerLabel.INSTANCE) or self.container.name
+        named = rank_verdict.add_rank_name(self.verdict, *_place(self.container), here)
+        return rank_verdict.add_peer_log_commands(named, instance, here, parse_rank_nodes_label(self.container))
+
+
+async def _select_first_failure(ranks: Sequence[RankDiagnosis]) -> RankDiagnosis:
+    """Return the rank that failed first, its verdict that of them all; of one alone, and where none failed, the first."""
+    failed = [rank for rank in ranks if rank.found.verdict is not None]
+    if parse_rank_label(ranks[0].container) is None or not failed:
+        return ranks[0]
+    clocks = (
+        await gather_or_cancel(*(measure_clock_offset(rank.session) for rank in failed)) if len(failed) > 1 else (None,)
+    )
+    offsets = {rank.session.node.name: one for rank, one in zip(failed, clocks, strict=True) if one is not None}
+    first = find_first_failure([rank.failing for rank in failed], offsets).node
+    told = next(rank for rank in failed if rank.session.node.name == first)
+    others = [rank.named for rank in failed if rank is not told and not rank.is_aftermath]
+    return replace(told, found=replace(told.found, verdict=rank_verdict.merge_rank_verdicts(told.named, others)))
+
+
+async def _judged(ctx: CommandContext, session: Session, container: Container, engine: str | None) -> RankDiagnosis:
+    """Read a container's whole log; how it ended, and what the guard left, are proofs as well."""
+    start = ctx.history.load_start_command(
+        container.label(ContainerLabel.INSTANCE) or container.name, session.node.name, container.id
+    )
+    plan = rebuild_launch_plan(session.node, container, await session.docker.read_run_options(container.id)).plan
+    said = container.label(ContainerLabel.ENGINE)
+    known = engine or (said if said in engine_names() else None)
+    reading = LogDiagnoser(known, plan.ready if said == known and plan.ready.line else None)
+    secrets = await session.docker.read_secret_values(container.id)
+    masker = LineMasker(secrets)
+    stamps: dict[int, str] = {}  # when lines of failures were written, by their number
+    try:
+        async with aclosing(ContainerLogStream(session.link, container.id).read_available()) as batches:
+            async for batch in batches:
+                for line in await masker.mask(batch):
+                    reading.feed_line(line)
+                new = {seen.number for seen in reading.reader.failures} - stamps.keys()
+                stamps |= {line.number: line.when for line in batch if line.number in new}
+                await asyncio.sleep(0)  # a long log holds up nobody else
+    except LogUnreadable:
+        if container.is_alive:
+            raise  # nothing else tells of it; how one ended is known without a log
+    found = reading.build_diagnosis(plan)
+    receipt = None
+    if not container.is_alive:
+        if container.exit_code == _SIGKILLED:
+            receipt = await guard_receipts.read_receipt(session, container.id)
+        requests = await find_stop_signals(session, container)
+        found = replace(found, verdict=_of_end(container, plan, reading, secrets, start, receipt, requests))
+    elif reading.reader.fatal is None:
+        found = replace(found, verdict=None)  # it lives: an error that it printed was not its end
+    if found.verdict is not None:
+        found = replace(found, verdict=add_retry_command(found.verdict, plan, start))
+    numbers = [seen.number for seen in reading.reader.list_open_failures if seen.number in stamps]
+    said_at = parse_log_time(stamps[min(numbers)], "") if numbers else None
+    at = receipt.at if receipt is not None else container.finished if said_at is None else said_at.seconds
+    is_aftermath = found.verdict is not None and verdict_builder.is_consequence(reading.reader, found.verdict)
+    return RankDiagnosis(session, container, found, at, is_aftermath)
+
+
+def _of_end(
+    container: Container,
+    plan: LaunchPlan,
+    reading: LogDiagnoser,
+    secrets: frozenset[str],
+    start: str | None,
+    receipt: GuardReceipt | None,
+    requests: tuple[int, ...] | None,
+) -> Verdict | None:
+    if reading.reader.stopped is not None and reading.reader.find_end_cause is None and reading.reader.was_ready:
+        return None  # it was asked to end, and did
+    if receipt is not None:
+        claim = load_engine(plan.engine).memory_setting if plan.engine in engine_names() else None
+        return start_verdict.verdict_of_guard_kill(
+            plan, reading.reader, receipt, claim, None if claim is None else _now(plan, claim)
+        )
+    if container.error:
+        container = replace(container, error=redact(container.error, secrets))  # it quotes the command
+    return start_verdict.verdict_of_exit(plan, reading.reader, container, start or _start(plan), requests)
+
+
+def add_retry_command(verdict: Verdict, plan: LaunchPlan, start: str | None = None) -> Verdict:
+    """Return a verdict with the command that tries its change: that of the ``start``, its other settings kept."""
+    if verdict.edit is None or not plan.profile:
+        return verdict
+    words = shlex.split(start or _start(plan))
+    own = len(words)  # flags of the start itself, no settings, stand last
+    while words[own - 1] in _OWN_FLAGS or words[own - 1].startswith("--timeout="):
+        own -= 1
+    head, pairs = words[:_HEAD], words[_HEAD:own]
+    kept = [
+        word
+        for name, value in zip(pairs[::2], pairs[1::2], strict=False)
+        if value.partition("=")[0] != verdict.edit.field
+        for word in (name, value)
+    ]
+    return replace(verdict, again=shlex.join([*head, *kept, "--set", verdict.edit.setting, *words[own:]]))
+
+
+def _start(plan: LaunchPlan) -> str:
+    return shlex.join(["sparkctl", "up", plan.profile or plan.instance, "--node", plan.node])
+
+
+def _now(plan: LaunchPlan, claim: str) -> str | None:
+    return plan.get_flag_value(claim.removeprefix("args."))
+
+
+def _telling(ctx: CommandContext, logs: Sequence[SavedLog]) -> SavedLog | None:
+    """Return the newest saved log; of a start over several Sparks that of the rank whose failure was the start's."""
+    if not logs:
+        return None
+    ranks = [log for log, _, _ in find_saved_logs_of_start(ctx, logs[0], logs)]
+    return next((log for log in ranks if ctx.history.load_verdict(log) is not None), logs[0])
+
+
+def _of_saved(ctx: CommandContext, saved: SavedLog, engine: str | None) -> DiagnosisReport:
+    node = NodeName(saved.node)
+    with open_log(saved.path, is_saved=True) as source:
+        found = diagnose_bytes(source, str(saved.path), engine).diagnosis
+    stored = ctx.history.load_verdict(saved)
+    if stored is not None and engine is None:
+        # What Docker and the guard knew then is no longer to be had; the log is the same.
+        found = replace(found, verdict=stored)
+    return DiagnosisReport(
+        found, f"the saved log of {saved.instance} from {saved.node}: {saved.path}", node, saved.instance
+    )
+
+
+def build_unknown_instance_error(ctx: CommandContext, instance: str, nodes: Sequence[Node]) -> InvalidInput:
+    """Return the error for a word that is neither a file nor an instance, with what there is."""
+    where = ", ".join(node.name for node in nodes) or "any Spark (none is configured)"
+    known = ctx.history.instances_with_logs()
+    hint = f"saved logs are of: {', '.join(known)}" if known else "see what runs: sparkctl status"
+    return InvalidInput(f"no file {instance}, no instance {instance} on {where}, and no saved log of one", hint)

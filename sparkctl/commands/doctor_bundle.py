@@ -1,0 +1,171 @@
+"""``doctor --collect``: every raw reading of the nodes in one file, secrets masked, and what could not be read and why."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import platform
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sparkctl import __version__
+from sparkctl.commands.bundle import SupportBundle, safe_file_name
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.event_stream import Emit, stream_events
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.errors import DockerError, ExitCode, NodeError
+from sparkctl.model.container import Container
+from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
+from sparkctl.model.json_codec import to_json_data
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.scrub import Redactor, collect_known_secrets
+from sparkctl.model.secrets import find_secret_values
+from sparkctl.monitor import configuration
+from sparkctl.node import collect_decoder
+from sparkctl.node.collect_decoder import CollectedReadings
+from sparkctl.transport.docker import docker_responses
+from sparkctl.transport.node_connection import RemoteProcess
+from sparkctl.transport.session import Session, node_failures
+
+_WITHIN = 110.0  # seconds; the program on the node ends itself after 100
+_CONTAINERS = 20  # of ours
+FOLDER = "sparkctl-collect"
+_BEFORE = "Look into it before you post it: it names your hosts, users and models"
+_ABOUT = """\
+What sparkctl read on these nodes. Values of variables, flags and fields named like tokens, keys or passwords are masked,
+and so is what has the shape of a token. Names of hosts, users, models and containers, addresses and the kernel's log are
+in it: look into it before you post it. missing.txt in each folder says what could not be read, and why.
+"""
+
+
+@dataclass(slots=True)
+class NodeReadings:
+    """What was read of one node, unmasked until it is written: ``texts`` and decoded JSON ``data`` by file name."""
+
+    node: NodeName
+    texts: dict[str, str] = field(default_factory=dict)
+    data: dict[str, object] = field(default_factory=dict)
+    missing: list[tuple[str, str]] = field(default_factory=list)
+    secrets: set[str] = field(default_factory=set)
+    error: NodeError | None = None
+
+
+def collect_support_bundle(
+    ctx: CommandContext, nodes: Sequence[Node], path: Path, config: str | None, environ: Mapping[str, str]
+) -> AsyncGenerator[Event, None]:
+    """Read everything and write it to ``path``; exit 3 if a node could not be asked, which the bundle then says.
+
+    ``config``: the text of the config file. ``environ``: its secrets are masked wherever they turn up.
+    """
+
+    async def job(emit: Emit) -> CommandEnded:
+        began = ctx.clock.monotonic()
+        with SupportBundle(path) as bundle:
+            found = await gather_or_cancel(*(_read_node(ctx, node) for node in nodes))
+            known = collect_known_secrets(find_secret_values(environ), *(one.secrets for one in found))
+            files = _files(found, Redactor(known), config, ctx.clock.unix_time())
+            size = bundle.write(FOLDER, files)
+        for one in found:
+            if one.error is not None:
+                emit(WarningEmitted(ctx.clock.unix_time(), one.node, one.error.message, one.error.hint))
+        away = next((one.error for one in found if one.error is not None), None)
+        words = f"{len(files)} files, {max(1, size >> 10)} KiB. {_BEFORE}"
+        return CommandEnded(
+            ctx.clock.unix_time(), Outcome.UNREACHABLE if away else Outcome.DONE,
+            int(away.exit_code if away else ExitCode.DONE), ctx.clock.monotonic() - began, message=words, file=str(path),
+        )  # fmt: skip
+
+    return stream_events(ctx, job, on_interrupt="interrupted; no file was written")
+
+
+async def _read_node(ctx: CommandContext, node: Node) -> NodeReadings:
+    """Return what can be read of a node; what cannot is missing, and why."""
+    found = NodeReadings(node.name)
+    async with Session(node, ctx.asker, ctx.clock) as session:
+        try:
+            with node_failures(node):
+                await session.link.connect()
+                await gather_or_cancel(_run_collector(session, found), _sample(session, found), _docker(session, found))
+        except NodeError as error:
+            found.error = error
+            found.missing.append(("everything that is not here", error.message))
+    return found
+
+
+async def _run_collector(session: Session, found: NodeReadings) -> None:
+    start, gathered = collect_decoder.start(), CollectedReadings()
+    held = await session.link.start_process(start.argv)
+    try:
+        async with asyncio.timeout(_WITHIN):
+            await held.write(start.stdin)
+            await _read_collector_lines(held, gathered)
+    except TimeoutError:
+        found.missing.append(("further readings", f"the node did not get further within {_WITHIN:.0f} s"))
+    finally:
+        await held.release()
+        for reading in gathered.readings():
+            if reading.text:
+                found.texts[f"{reading.name}.txt"] = reading.text
+            if reading.why is not None:
+                found.missing.append((reading.name, reading.why))
+            elif reading.cut:
+                found.missing.append((reading.name, "it is longer than what was read of it"))
+    if not gathered.whole:
+        found.missing.append(("further readings", "the program that reads them ended early (python3 -V on the node?)"))
+
+
+async def _read_collector_lines(held: RemoteProcess, gathered: CollectedReadings) -> None:
+    while not gathered.whole and (line := await held.readline()):
+        gathered.add_line(line)
+
+
+async def _sample(session: Session, found: NodeReadings) -> None:
+    asked = await configuration.read_identity_and_sample(session)
+    if asked is None:
+        found.missing.append(("sample.json", "the probe does not run there, or said nothing in time"))
+        return
+    found.data["identity.json"], found.data["sample.json"] = (to_json_data(part) for part in asked)
+
+
+async def _docker(session: Session, found: NodeReadings) -> None:
+    """Ask Docker for what it is, what there is, and all about what is ours."""
+    try:
+        for name in ("info", "version"):
+            found.data[f"docker/{name}.json"] = await session.docker.get_json(f"/{name}")
+        found.data["docker/containers.json"] = await session.docker.get_json("/containers/json?all=1")
+        for container in _ours(await session.docker.list_containers()):
+            about = await session.docker.get_json(f"/containers/{container.id}/json")
+            found.data[f"docker/inspect/{safe_file_name(container.name)}.json"] = about
+            if isinstance(about, dict):
+                found.secrets |= docker_responses.parse_secret_values(about)
+    except DockerError as error:
+        found.missing.append(("docker", error.message))
+
+
+def _ours(containers: Iterable[Container]) -> list[Container]:
+    return [one for one in containers if one.is_managed][:_CONTAINERS]
+
+
+def _files(found: Iterable[NodeReadings], scrubber: Redactor, config: str | None, now: float) -> dict[str, str]:
+    """Return the files of the bundle by name, masked."""
+    files = {"README.txt": _ABOUT}
+    if config is not None:
+        files["config.yaml"] = scrubber.redact_text(config)
+    summary = []
+    for one in found:
+        folder = safe_file_name(one.node)
+        for name, text in one.texts.items():
+            files[f"{folder}/{name}"] = scrubber.redact_text(text)
+        for name, data in one.data.items():
+            files[f"{folder}/{name}"] = _json(scrubber.redact_json(data))
+        missing = "".join(f"{what}: {why}\n" for what, why in sorted(one.missing))
+        files[f"{folder}/missing.txt"] = scrubber.redact_text(missing) or "nothing is missing\n"
+        summary.append({"node": one.node, "folder": folder, "error": one.error.message if one.error else None})
+    about = {"sparkctl": __version__, "python": platform.python_version(), "system": platform.system(), "when": now}
+    files["about.json"] = _json(scrubber.redact_json({**about, "nodes": summary}))
+    return files
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=True) + "\n"

@@ -1,0 +1,260 @@
+"""``doctor``: what is missing on a node, what it leads to, and the exact command that mends it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.drop_caches import format_sudoers_command
+from sparkctl.commands.event_stream import Emit, stream_events
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.errors import DockerError, ExitCode, NodeError
+from sparkctl.model.events import CheckCompleted, CommandEnded, Event, FindingReported, Outcome
+from sparkctl.model.finding import Finding, FindingKind, Severity
+from sparkctl.model.node import Node
+from sparkctl.model.sample import Sample
+from sparkctl.model.units import GIB, format_duration, format_gib
+from sparkctl.monitor import configuration
+from sparkctl.monitor.findings import node_settings
+from sparkctl.monitor.findings.base import NodeSnapshot
+from sparkctl.monitor.findings.detectors import detect_once
+from sparkctl.monitor.findings.fabric import detect_missing_cable, detect_missing_network
+from sparkctl.monitor.findings.machine import rate_free_disk
+from sparkctl.monitor.inspecting import ContainerInspections
+from sparkctl.monitor.node_monitor import read_container_list
+from sparkctl.node.agent_decoder import AgentHello
+from sparkctl.node.node_inspection import NodeInspection
+from sparkctl.transport.docker.docker_responses import DockerInfo
+from sparkctl.transport.session import Session, node_failures
+
+_LOOK = ("identity", "memory", "docker", "sudo", "health", "gpu")
+_SKEW = 5.0
+_SPARK = "DGX Spark"
+ReportFindings = Callable[[Iterable[Finding]], None]
+
+
+def check_nodes(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
+    """Examine the nodes together, each finding told as soon as it is made; none waits for another node.
+
+    Exit 5 if anything is a problem, 3 if a node could not be asked. Where nodes differ is told when all have answered.
+    """
+
+    async def job(emit: Emit) -> CommandEnded:
+        began = ctx.clock.monotonic()
+        problems = 0
+
+        def tell(found: Iterable[Finding]) -> None:
+            nonlocal problems
+            for one in found:
+                problems += one.severity is Severity.PROBLEM
+                emit(FindingReported.of(ctx.clock.unix_time(), one))
+
+        async def one(node: Node) -> tuple[AgentHello, Sample] | NodeError | None:
+            who: tuple[AgentHello, Sample] | NodeError | None
+            try:
+                async with ctx.session(node) as session:
+                    with node_failures(node):
+                        who = await _check_node(session, ctx, tell)
+            except NodeError as error:
+                tell([Finding(FindingKind.CONNECTION, Severity.PROBLEM, node.name, error.message, error.hint)])
+                who = error
+            emit(CheckCompleted(ctx.clock.unix_time(), node.name, ctx.clock.monotonic() - began))
+            return who
+
+        results = dict(zip([node.name for node in nodes], await gather_or_cancel(*map(one, nodes)), strict=True))
+        known = {name: who for name, who in results.items() if isinstance(who, tuple)}
+        tell(node_settings.compare_node_versions({name: who for name, (who, _) in known.items()}))
+        sights = [NodeSnapshot(name, sample, None) for name, (_, sample) in known.items()]
+        tell([*detect_missing_cable(sights), *detect_missing_network(sights)])
+        seconds = ctx.clock.monotonic() - began
+        silent = next((who for who in results.values() if isinstance(who, NodeError)), None)
+        if silent is not None:
+            return CommandEnded(ctx.clock.unix_time(), Outcome.UNREACHABLE, int(silent.exit_code), seconds)
+        if problems:
+            return CommandEnded(ctx.clock.unix_time(), Outcome.UNHEALTHY, int(ExitCode.UNHEALTHY), seconds)
+        return CommandEnded(ctx.clock.unix_time(), Outcome.DONE, 0, seconds)
+
+    return stream_events(ctx, job, on_interrupt="interrupted")
+
+
+async def _check_node(session: Session, ctx: CommandContext, tell: ReportFindings) -> tuple[AgentHello, Sample] | None:
+    """Tell what is found, the quick checks before the slow ones; return who the node is, and a sample, where the probe runs."""
+    await session.link.connect()
+    node = session.node
+    look = await session.read_node(*_LOOK)
+    tell(
+        [
+            _connection(node, look),
+            *_clock(node, look, ctx.clock.unix_time()),
+            *_memory(node, look),
+            *_check_drop_caches_right(node, look),
+        ]
+    )
+    runs_probe = look.habits is None or look.habits.python
+    asking = (
+        asyncio.create_task(configuration.read_identity_and_sample(session)) if runs_probe else None
+    )  # it takes two samples
+    try:
+        has_docker = await _docker(session, look, tell)
+        asked = None if asking is None else await asking
+    finally:
+        if asking is not None:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+    tell(node_settings.list_setting_findings(node.name, *asked) if asked else _check_settings_without_agent(node, look))
+    if asked is not None and has_docker:
+        listed = await read_container_list(session, ContainerInspections(session))
+        tell(detect_once(NodeSnapshot(node.name, asked[1], listed.instances if listed.known else None)))
+    return asked
+
+
+async def _docker(session: Session, look: NodeInspection, tell: ReportFindings) -> bool:
+    """Tell about Docker, the GPU in its containers and the disks; return whether Docker answers."""
+    node = session.node
+    try:
+        info = await session.docker.info()
+        words = f"Docker {info.server_version} (API {info.api_version}, {info.storage_driver})"
+        tell([Finding(FindingKind.DOCKER, Severity.GOOD, node.name, words), *_gpu(node, look, info)])
+        tell(_disks(node, await session.read_node(*_disks_of(info), *_models(node)), info))
+    except DockerError as error:
+        tell([Finding(FindingKind.DOCKER, Severity.PROBLEM, node.name, error.message, error.hint)])
+        return False
+    return True
+
+
+def _disks_of(info: DockerInfo) -> list[str]:
+    return [f"disk={info.root_dir}"] if info.root_dir else []
+
+
+def _models(node: Node) -> list[str]:
+    """The models directory's own disk and presence; a ~ is the home of the login shell's user, which sh expands not."""
+    return [f"disk={node.models}", f"path={node.models}"] if node.models and node.models.startswith("/") else []
+
+
+def _connection(node: Node, look: NodeInspection) -> Finding:
+    who = look.identity
+    if who is None:
+        return Finding(FindingKind.CONNECTION, Severity.GOOD, node.name, "connected")
+    parts = [who.product or "not a DGX Spark by its own word", who.machine, f"kernel {who.kernel}"]
+    parts += [f"driver {who.driver}"] if who.driver else []
+    parts += [f"DGX OS {who.os}"] if who.os else []
+    severity = Severity.GOOD if who.product == _SPARK else Severity.NOTE
+    return Finding(FindingKind.CONNECTION, severity, node.name, f"{who.user}@{who.host}: {', '.join(parts)}")
+
+
+def _clock(node: Node, look: NodeInspection, now: float) -> Iterator[Finding]:
+    if look.identity is None or look.identity.clock is None:
+        return
+    skew = look.identity.clock - now
+    if abs(skew) > _SKEW:
+        yield Finding(
+            FindingKind.CLOCK,
+            Severity.WARNING,
+            node.name,
+            f"its clock is {format_duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine's: `logs --since` will be off",
+            f"on {node.name}: timedatectl set-ntp true",
+        )
+
+
+def _memory(node: Node, look: NodeInspection) -> Iterator[Finding]:
+    memory = look.memory
+    if memory is None:
+        yield Finding(FindingKind.MEMORY, Severity.UNKNOWN, node.name, "/proc/meminfo could not be read")
+        return
+    words = f"{format_gib(memory.available)} of {format_gib(memory.total)} available, page cache {format_gib(memory.reclaimable)}"
+    yield Finding(FindingKind.MEMORY, Severity.GOOD, node.name, words)
+    if memory.swap_total and memory.swap_used > GIB:
+        yield Finding(
+            FindingKind.SWAP,
+            Severity.WARNING,
+            node.name,
+            f"{format_gib(memory.swap_used)} of swap in use: an engine in swap crawls, and swap hides the moment before a freeze",
+            f"when nothing important runs, on {node.name}: sudo swapoff -a && sudo swapon -a",
+        )
+
+
+def _check_drop_caches_right(node: Node, look: NodeInspection) -> Iterator[Finding]:
+    user = look.identity.user if look.identity else node.user
+    if look.drop_right == "allowed":
+        yield Finding(FindingKind.DROP_CACHES, Severity.GOOD, node.name, "the page cache can be dropped before a start")
+    elif look.drop_right is None:
+        yield Finding(
+            FindingKind.DROP_CACHES,
+            Severity.UNKNOWN,
+            node.name,
+            "sudo did not say whether the page cache can be dropped",
+        )
+    else:
+        yield Finding(
+            FindingKind.DROP_CACHES,
+            Severity.PROBLEM,
+            node.name,
+            "no right to drop the page cache: engines may find too little memory",
+            format_sudoers_command(node, user),
+        )
+
+
+def _check_settings_without_agent(node: Node, look: NodeInspection) -> Iterator[Finding]:
+    """What the look alone tells of the settings, where the probe does not run."""
+    habits = look.habits
+    if habits is None:
+        return
+    if not habits.python:
+        words = "no python3: the live probe cannot run"
+        yield Finding(FindingKind.PYTHON, Severity.WARNING, node.name, words, "sudo apt install python3")
+    if habits.earlyoom and look.memory and look.memory.swap_total and "-s" not in habits.earlyoom.split():
+        yield Finding(
+            FindingKind.EARLYOOM,
+            Severity.WARNING,
+            node.name,
+            "earlyoom runs at its default for swap: it acts only when memory AND swap are low, which with swap on is too late",
+            'in /etc/default/earlyoom: EARLYOOM_ARGS="-m 2 -s 80", then: sudo systemctl restart earlyoom',
+        )
+    settings = {"swappiness": habits.swappiness, "min_free_kbytes": habits.min_free_kbytes}
+    yield from node_settings.check_kernel_settings(node.name, settings)
+
+
+def _gpu(node: Node, look: NodeInspection, info: DockerInfo) -> Iterator[Finding]:
+    access = look.docker
+    if "nvidia" in info.runtimes or (access is not None and access.can_give_gpu):
+        yield Finding(FindingKind.GPU, Severity.GOOD, node.name, "the NVIDIA container toolkit is there")
+    else:
+        yield Finding(
+            FindingKind.GPU,
+            Severity.PROBLEM,
+            node.name,
+            "no NVIDIA container toolkit: containers cannot have the GPU",
+            "sudo apt install nvidia-container-toolkit && sudo nvidia-ctk runtime configure --runtime=docker "
+            "&& sudo systemctl restart docker",
+        )
+    if look.gpu is None:
+        yield Finding(
+            FindingKind.NVIDIA_SMI,
+            Severity.UNKNOWN,
+            node.name,
+            "nvidia-smi is missing or did not answer: GPU memory is not known",
+        )
+
+
+def _disks(node: Node, look: NodeInspection, info: DockerInfo) -> Iterator[Finding]:
+    for disk in look.disks:
+        if disk.free is None:
+            yield Finding(
+                FindingKind.DISK, Severity.UNKNOWN, node.name, f"{disk.path}: its free space could not be read"
+            )
+            continue
+        scarce = rate_free_disk(disk.free)
+        yield Finding(
+            FindingKind.DISK,
+            scarce or Severity.GOOD,
+            node.name,
+            f"{format_gib(disk.free)} of {format_gib(disk.total)} free for {disk.path}",
+            "docker system df; docker image prune" if scarce and disk.path == info.root_dir else None,
+        )
+    for path, there in look.paths:
+        if there is None:
+            what = f"cannot tell whether {path} exists: this user may not read its directory"
+            yield Finding(FindingKind.MODELS, Severity.UNKNOWN, node.name, what)
+        elif not there:
+            yield Finding(FindingKind.MODELS, Severity.WARNING, node.name, f"{path} does not exist", f"mkdir -p {path}")

@@ -1,0 +1,248 @@
+"""``doctor --fabric``: how much the lanes between the Sparks carry, measured with a bounded transfer, when asked only."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from itertools import combinations, pairwise
+
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.event_stream import Emit, stream_events
+from sparkctl.commands.fabric.linkspeed import LANE_MBIT_S, LaneMeasurement, parse_ib_write_bw, rate_lane_speed
+from sparkctl.commands.fabric.route import find_fabric_route
+from sparkctl.commands.start import connectivity_check
+from sparkctl.commands.transfer.transfer_stream import TransferRoute, open_transfer_stream
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.errors import ConnectionLost, ExitCode, OperationRefused, SparkctlError
+from sparkctl.model.events import CheckCompleted, CommandEnded, Event, FindingReported, Outcome
+from sparkctl.model.fabric import FabricRoute, Lane, NodeLanes, RouteEnd
+from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.units import GIB, format_gib
+from sparkctl.transport.node_connection import RemoteProcess
+from sparkctl.transport.session import Session
+
+_STREAMS = 4  # each lane
+_SECONDS = 2.0
+_MOST = GIB // 2  # bytes of one stream
+_ECHOES = 200
+_RDMA_BYTES = 2000  # times 1 MiB
+_RDMA_LIMIT = 15  # seconds, on the node
+_WITHIN = 40.0
+_RDMA_PORT = 18515  # its usual one
+
+SessionPair = tuple[Session, Session]
+
+
+def measure_fabric(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
+    """Say what will be sent, measure each lane each way and all together, and judge. Exit 5 where a way does not carry, 3
+    where a node could not be asked; what is slower than it could be is a warning."""
+
+    async def job(emit: Emit) -> CommandEnded:
+        began = ctx.clock.monotonic()
+        teller = FabricFindings(ctx, emit)
+        if len(nodes) < 2:
+            raise OperationRefused(
+                "the fabric is between Sparks, and one alone was named", "name two: -n spark1 -n spark2"
+            )
+        async with AsyncExitStack() as stack:
+            sessions = [await stack.enter_async_context(ctx.session(node)) for node in nodes]
+            await gather_or_cancel(*(session.link.connect() for session in sessions))
+            await _measure(sessions, {node.name: node.fabric for node in nodes if node.fabric}, teller)
+        for node in nodes:
+            emit(CheckCompleted(ctx.clock.unix_time(), node.name, ctx.clock.monotonic() - began))
+        code = ExitCode.UNHEALTHY if teller.problems else ExitCode.DONE
+        outcome = Outcome.UNHEALTHY if teller.problems else Outcome.DONE
+        return CommandEnded(ctx.clock.unix_time(), outcome, int(code), ctx.clock.monotonic() - began)
+
+    return stream_events(ctx, job, on_interrupt="interrupted; nothing goes on on the nodes")
+
+
+class FabricFindings:
+    """Tells findings, and counts the problems."""
+
+    def __init__(self, ctx: CommandContext, emit: Emit) -> None:
+        self._ctx, self._emit = ctx, emit
+        self.problems = 0
+
+    def __call__(
+        self, node: NodeName, severity: Severity, words: str, remedy: str | None = None, *,
+        kind: FindingKind = FindingKind.FABRIC, evidence: tuple[FindingEvidence, ...] = (),
+    ) -> None:  # fmt: skip
+        self.problems += severity is Severity.PROBLEM
+        one = Finding(kind, severity, node, words, remedy, evidence=evidence)
+        self._emit(FindingReported.of(self._ctx.clock.unix_time(), one))
+
+
+async def _measure(sessions: Sequence[Session], chosen: Mapping[NodeName, str], tell: FabricFindings) -> None:
+    looks = await gather_or_cancel(*(session.read_node("fabric") for session in sessions))
+    found = [
+        NodeLanes(session.node.name, look.lanes.lanes, look.lanes.has_devices)
+        for session, look in zip(sessions, looks, strict=True)
+        if look.lanes is not None
+    ]
+    head = sessions[0].node.name
+    try:
+        if len(found) < len(sessions):
+            raise OperationRefused("a node did not say which interfaces it has", "see `sparkctl doctor`")
+        way = find_fabric_route(found, chosen)
+        cautions = (*way.cautions, *await connectivity_check.check_fabric(sessions, way))
+    except OperationRefused as refused:
+        tell(head, Severity.PROBLEM, refused.message, refused.hint)
+        return
+    for end in way.ends:
+        _report_lanes(end, tell)
+    for caution in cautions:
+        tell(_node_of_caution(caution, way), Severity.WARNING, caution)
+    by_name = {session.node.name: session for session in sessions}
+    pairs = [(by_name[one.node], by_name[other.node]) for one, other in combinations(way.ends, 2)]
+    if len(way.ends) > 3:  # all pairs would take long, and a ring shows every port
+        pairs = [(by_name[one.node], by_name[other.node]) for one, other in pairwise((*way.ends, way.ends[0]))]
+    count = len(way.head.lanes)
+    measures = len(pairs) * (2 * count + (count > 1))
+    most = len(pairs) * (2 * count + (count if count > 1 else 0)) * _STREAMS * _MOST
+    tell(
+        head,
+        Severity.NOTE,
+        f"{measures} measurements of {_SECONDS:.0f} s at most follow, {format_gib(most)} at most in all, by TCP from memory to memory, "
+        "which moves less than RDMA can; where both have ib_write_bw (sudo apt install perftest) RDMA is measured, too; "
+        "a model that talks over these links is slower meanwhile",
+    )
+    for pair in pairs:
+        await _measure_pair(pair, way, tell)
+
+
+def _report_lanes(end: RouteEnd, tell: FabricFindings) -> None:
+    """Say what each lane is, and what of RDMA is known of it."""
+    for lane in end.lanes:
+        speed = f"{lane.speed / 1000:g} Gb/s" if lane.speed else "speed not known"
+        if lane.device is not None and lane.speed and lane.speed > LANE_MBIT_S:
+            speed += f" (the port's; one of its two functions carries {LANE_MBIT_S / 1000:g})"
+        words = f"{lane.interface} {lane.address}, {speed}, MTU {lane.mtu if lane.mtu is not None else 'not known'}"
+        tell(end.node, Severity.GOOD, words)
+        if lane.device is None:
+            tell(
+                end.node,
+                Severity.NOTE,
+                f"{lane.interface} has no RDMA device: NCCL falls back to TCP on it",
+                kind=FindingKind.RDMA,
+            )
+        elif lane.gid_index is None:
+            tell(
+                end.node, Severity.WARNING,
+                f"{lane.device} has no RoCE v2 address for {lane.address}: NCCL finds no way over it",
+                f"set {lane.interface} down and up again: sudo ip link set {lane.interface} down; "
+                f"sudo ip link set {lane.interface} up",
+                kind=FindingKind.RDMA,
+            )  # fmt: skip
+        else:
+            words = f"{lane.device} on {lane.interface}, its RoCE v2 address at GID index {lane.gid_index}"
+            tell(end.node, Severity.GOOD, words, kind=FindingKind.RDMA)
+
+
+def _node_of_caution(caution: str, way: FabricRoute) -> NodeName:
+    return next((end.node for end in way.ends if caution.startswith(end.node)), way.head.node)
+
+
+async def _measure_pair(pair: SessionPair, way: FabricRoute, tell: FabricFindings) -> None:
+    ends = [way.route_end_of(session.node.name) for session in pair]
+    lanes = list(zip(ends[0].lanes, ends[1].lanes, strict=True))
+    has_tool = await _has_tool(pair) if all(near.device and far.device for near, far in lanes) else False
+    one, other = pair
+    for near, far in lanes:
+        await _measure_direction(one, other, [(near, far)], tell, one.node.name, with_rdma=has_tool)
+        await _measure_direction(other, one, [(far, near)], tell, one.node.name, with_rdma=has_tool)
+    if len(lanes) > 1:
+        await _measure_direction(*pair, lanes, tell, one.node.name, with_rdma=False)
+
+
+async def _measure_direction(
+    source: Session,
+    target: Session,
+    lanes: list[tuple[Lane, Lane]],
+    tell: FabricFindings,
+    about: NodeName,
+    *,
+    with_rdma: bool,
+) -> None:
+    """Measure one way over some lanes, and say how it is, of the node ``about``."""
+    names = " and ".join(near.interface for near, _ in lanes)
+    way = f"{source.node.name} to {target.node.name} over {names}"
+    try:
+        measured = await _measure_tcp(source, target, lanes)
+        if with_rdma:
+            rdma = await _measure_rdma(source, target, *lanes[0])
+            measured = LaneMeasurement(measured.rate, measured.latency, rdma)
+    except ConnectionLost:
+        raise
+    except TimeoutError:
+        tell(about, Severity.UNKNOWN, f"{way}: could not be measured within {_WITHIN:.0f} s")
+        return
+    except SparkctlError as error:
+        tell(about, Severity.UNKNOWN, f"{way}: could not be measured: {error.message}", error.hint)
+        return
+    severity, words, remedy = rate_lane_speed(measured, tuple(near for near, _ in lanes))
+    evidence = (
+        [FindingEvidence("rate", f"{measured.gigabits:.2f}", "Gb/s", "tcp")] if measured.gigabits is not None else []
+    )
+    if measured.latency is not None:
+        evidence.append(FindingEvidence("latency", f"{measured.latency * 1e6:.0f}", "us", "tcp"))
+    if measured.rdma is not None:
+        evidence.append(FindingEvidence("rate", f"{measured.rdma:.2f}", "Gb/s", "ib_write_bw"))
+    tell(about, severity, f"{way}: {words}", remedy, evidence=tuple(evidence))
+
+
+async def _measure_tcp(source: Session, target: Session, lanes: list[tuple[Lane, Lane]]) -> LaneMeasurement:
+    """Send bytes of no meaning over all the lanes at once; nothing of it touches a disk."""
+    road, latency = TransferRoute(tuple(lanes)), None
+    if len(lanes) == 1:
+        echo = {"n": 0, "echoes": _ECHOES}
+        async with (
+            asyncio.timeout(_WITHIN),
+            open_transfer_stream(source, target, ([echo], [echo]), road, 1, alone=False) as pair,
+        ):
+            await pair.send_to_receiver(end=True)
+            async for side, said in pair.read_messages():
+                if side == "send" and "median" in said:
+                    latency = float(said["median"])
+    count = _STREAMS * len(lanes)
+    jobs = [{"n": number, "seconds": _SECONDS, "most": _MOST} for number in range(count)]
+    got, took = 0, 0.0
+    async with (
+        asyncio.timeout(_WITHIN),
+        open_transfer_stream(source, target, (jobs, jobs), road, count, alone=False) as pair,
+    ):
+        await pair.send_to_receiver(end=True)
+        async for side, said in pair.read_messages():
+            if side == "take" and "bytes" in said and "took" in said:
+                got, took = got + int(said["bytes"]), max(took, float(said["took"]))
+    return LaneMeasurement(got / took if got and took else None, latency)
+
+
+async def _has_tool(pair: SessionPair) -> bool:
+    found = await gather_or_cancel(*(session.run(["sh", "-c", "command -v ib_write_bw"]) for session in pair))
+    return all(done.status == 0 and done.stdout.strip() for done in found)
+
+
+async def _measure_rdma(source: Session, target: Session, near: Lane, far: Lane) -> float | None:
+    """Let ``ib_write_bw`` measure one lane; each end is ended by ``timeout`` on its node, whatever becomes of us."""
+
+    def command(lane: Lane, *more: str) -> list[str]:
+        words = ["timeout", str(_RDMA_LIMIT), "ib_write_bw", "-d", lane.device or "", "-F", "--report_gbits"]
+        words += ["-s", str(1 << 20), "-n", str(_RDMA_BYTES), "-p", str(_RDMA_PORT)]
+        words += ["-x", str(lane.gid_index)] if lane.gid_index is not None else []
+        return [*words, *more]
+
+    server: RemoteProcess = await target.link.start_process(
+        ["sh", "-c", f"exec {shlex.join(command(far))} >/dev/null 2>&1"]
+    )
+    try:
+        for _ in range(3):
+            done = await source.run(command(near, far.address), timeout=_RDMA_LIMIT + 5)
+            if (rate := parse_ib_write_bw(done.stdout.decode("utf-8", "replace"))) is not None:
+                return rate
+        return None
+    finally:
+        await server.release()

@@ -1,0 +1,125 @@
+"""How a verb becomes a stream of events: a job that emits, and one honest end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from contextlib import AsyncExitStack, aclosing
+from typing import Any
+
+from sparkctl.commands.context import CommandContext
+from sparkctl.errors import ExitCode, SparkctlError
+from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.transport.session import Session
+
+Emit = Callable[[Event], None]
+CommandJob = Callable[[Emit], Coroutine[Any, Any, CommandEnded]]
+
+_OUTCOMES = {
+    ExitCode.ENGINE_FAILED: Outcome.FAILED,
+    ExitCode.UNREACHABLE: Outcome.UNREACHABLE,
+    ExitCode.TIMED_OUT: Outcome.TIMED_OUT,
+    ExitCode.UNHEALTHY: Outcome.UNHEALTHY,
+    ExitCode.INTERRUPTED: Outcome.INTERRUPTED,
+}
+
+
+async def stream_events(
+    ctx: CommandContext,
+    job: CommandJob,
+    instance: str | None = None,
+    node: str | None = None,
+    *,
+    on_interrupt: str | None,
+) -> AsyncGenerator[Event, None]:
+    """Run ``job`` and yield what it emits, then its `Ended`; an error of ours becomes an `Ended` that says so.
+
+    ``on_interrupt``: what to say when Ctrl-C ends the job where it is; None for a job that minds Ctrl-C itself.
+    Anything else that is raised is a defect and comes through as it is. Closing the generator cancels the job.
+    """
+    events: asyncio.Queue[Event | None] = asyncio.Queue()
+    began = ctx.clock.monotonic()
+
+    async def finish() -> CommandEnded:
+        try:
+            work = job(events.put_nowait)
+            return await (work if on_interrupt is None else ctx.interrupt.run_interruptible(work, on_interrupt))
+        except SparkctlError as error:
+            return build_end_from_error(error, ctx, ctx.clock.monotonic() - began, instance, node)
+        finally:
+            events.put_nowait(None)
+
+    task = asyncio.create_task(finish())
+    try:
+        while (event := await events.get()) is not None:
+            yield event
+        yield await task
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def forward_events(events: AsyncGenerator[Event, None], emit: Emit) -> CommandEnded:
+    """Run a verb as a part of another: emit what it tells, and return its end, which is not the other's."""
+    ended: CommandEnded | None = None
+    async with aclosing(events) as told:
+        async for event in told:
+            if isinstance(event, CommandEnded):
+                ended = event
+            else:
+                emit(event)
+    assert ended is not None, "a verb ends with its end"
+    return ended
+
+
+def deduplicate_warnings(emit: Emit, said: Iterable[str] = ()) -> Emit:
+    """Return an emit that passes each warning on once. ``said``: sentences that were told already, those of one Spark with its
+    name in front."""
+    before = frozenset(said)
+    told: set[tuple[NodeName | None, str]] = set()
+
+    def once(event: Event) -> None:
+        if isinstance(event, WarningEmitted):
+            words, key = sanitize_line(event.message), (event.node, event.message)
+            if key in told or before & {words, f"{event.node}: {words}"}:
+                return
+            told.add(key)
+        emit(event)
+
+    return once
+
+
+def missing_lines_warning(ctx: CommandContext, node: NodeName, instance: str) -> WarningEmitted:
+    """Return the warning that lines of a log are missing, for the place where they are."""
+    return WarningEmitted(
+        ctx.clock.unix_time(), node,
+        f"lines of {instance} are missing here: Docker on {node} had rotated them away before they could be read",
+        "have Docker keep more of the log: container.options.log-opt: [max-size=100m, max-file=5]",
+    )  # fmt: skip
+
+
+async def open_session(stack: AsyncExitStack, ctx: CommandContext, node: Node, emit: Emit) -> Session:
+    """Return a session for as long as ``stack`` lasts, every change of its connection emitted."""
+    session = await stack.enter_async_context(ctx.session(node))
+    session.on_state_change(emit)
+    return session
+
+
+def build_end_from_error(
+    error: SparkctlError, ctx: CommandContext, seconds: float, instance: str | None = None, node: str | None = None
+) -> CommandEnded:
+    """Return the end that an error stands for."""
+    node = getattr(error, "node", None) or node
+    return CommandEnded(
+        ts=ctx.clock.unix_time(),
+        outcome=_OUTCOMES.get(error.exit_code, Outcome.REFUSED),
+        exit_code=int(error.exit_code),
+        seconds=seconds,
+        node=NodeName(node) if node else None,
+        instance=instance,
+        message=error.message,
+        hint=error.hint,
+    )

@@ -1,0 +1,344 @@
+"""The guard of a start: armed before the container is there, told when weights load, left alone when we go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.drop_caches import format_sudoers_command
+from sparkctl.commands.event_stream import Emit
+from sparkctl.errors import ConnectionLost, GuardSilent, GuardUnavailable, NodeError, OperationRefused, SparkctlError
+from sparkctl.model.events import GuardActed, WarningEmitted
+from sparkctl.model.guard_state import (
+    LEASE_EXPIRED,
+    GuardAction,
+    GuardCoverage,
+    GuardEvent,
+    GuardReceipt,
+    GuardRole,
+    GuardState,
+    UnwatchReason,
+)
+from sparkctl.model.launch_plan import GuardRule, LaunchPlan
+from sparkctl.model.node import NodeState
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.units import format_gib
+from sparkctl.monitor import guard_receipts
+from sparkctl.monitor.guard_client import GuardClient
+from sparkctl.transport.session import Session
+
+_LEASE = 1.5  # seconds between two words about weights; the guard believes one for four
+_PULSE = 2.0  # seconds between two questions whether it is there at all, where there is no word about weights
+_SILENT = 4.0  # seconds without an answer after which it is said that it hangs
+_AGAIN = 5.0  # seconds until one that hangs is asked again
+_RETRY = 0.5
+_RECEIPT_WHOLE = 6.0  # seconds: the readings after the act belong to it, too
+_RECEIPT_AT_ALL = 1.5
+_PAUSE = 0.2
+
+
+def is_loading_weights(phase: Phase, step: Step | None) -> bool:
+    """Tell whether the log says that weights are being read now: only then page cache may be dropped.
+
+    Not one line later: vLLM measures free memory next, and fails the start if it has grown meanwhile.
+    """
+    if phase is not Phase.LOADING or step is None or step.name != "weights":
+        return False
+    whole = step.done is not None and step.done == step.total
+    return not whole and (step.fraction is None or step.fraction < 1.0)
+
+
+class GuardSession:
+    """The guard during one start on one node. Trouble with it is told at once, with what to do; it never ends the start.
+
+    In this order: `arm`, `watch`, `attend` beside the watching of the start, then `end` or `leave`.
+    """
+
+    def __init__(self, session: Session, ctx: CommandContext, emit: Emit, plan: LaunchPlan, rule: GuardRule) -> None:
+        self.stepped = asyncio.Event()  # set when the start's phase or step may have moved
+        self._session = session
+        self._ctx = ctx
+        self._emit = emit
+        self._plan = plan
+        self._rule = rule
+        self._container: str | None = None
+        self._link: GuardClient | None = None
+        self._since: float | None = None  # when the limit began to count
+        self._seen: set[GuardEvent] = set()  # told, or from before us
+        self._guard: tuple[int, float] | None = None  # which one it was: its process, and since when
+        self._watched = False
+        self._is_unsure = False  # it was told to watch, and whether it does is not known
+        self._ended = False
+        self._killed = False
+        self._leased = False
+        self._asked = 0.0  # when it last answered, by our clock
+        self._is_silent = False
+        self._was_lost = False  # for part of the start it did not answer
+
+    @property
+    def is_armed(self) -> bool:
+        """Tell whether the container is being watched, as far as we know."""
+        return self._watched and self._link is not None and not self._ended and not self._is_silent
+
+    @property
+    def coverage(self) -> GuardCoverage:
+        """How the start was guarded so far, as far as we know."""
+        if not self._watched:
+            return GuardCoverage.NONE
+        return GuardCoverage.PARTLY if self._was_lost or self._is_silent else GuardCoverage.FULL
+
+    @property
+    def watched_for(self) -> float | None:
+        """Seconds since the container was first watched, None where it was not."""
+        return None if self._since is None else self._ctx.clock.monotonic() - self._since
+
+    async def arm(self, *, drop_was_told: bool = False) -> None:
+        """Have a guard on the node. ``drop_was_told``: that page cache cannot be dropped there is known already."""
+        try:
+            self._link = await GuardClient.start_guard(self._session, self._tell)
+            state = await self._link.get_state()
+            left = await guard_receipts.read_guard_directory(self._session)
+        except (GuardUnavailable, NodeError) as trouble:
+            return await self._give_up(trouble)
+        for what, hint in left.list_warnings(self._plan.node):
+            self._warn(what, hint)
+        self._seen.update(state.events)
+        self._guard = state.pid, state.since
+        if state.available is not None and self._rule.floor >= state.available:
+            await self.detach()
+            raise build_floor_refusal(self._rule.floor, state.available, self._session.node.name)
+        self._tell_rights(state, drop_was_told)
+        return None
+
+    async def watch(self, container: str) -> None:
+        """Watch the container that was created."""
+        self._container = container
+        if self._link is None:
+            return
+        service, plan, now = self._plan.service, self._plan, self._ctx.clock.monotonic()
+        self._since = now if self._since is None else self._since
+        left = max(1.0, (self._rule.limit or 0.0) - (now - self._since))
+        rule = GuardRule(self._rule.floor, self._rule.cache_below, left)
+        port = service.port if service.ready.health is not None else None
+        try:
+            await self._link.watch_container(
+                container, plan.instance, plan.profile, self._ctx.operator, GuardRole.LOADING, rule, port,
+                service.ready.health,
+            )  # fmt: skip
+            self._watched = True
+            self._asked = self._ctx.clock.monotonic()
+        except ConnectionLost:
+            pass  # `attend` comes back to it
+        except GuardSilent as trouble:  # `attend` asks it again
+            self._is_unsure = True
+            self._warn_guard_silent(trouble)
+        except (GuardUnavailable, NodeError) as trouble:
+            self._is_unsure = not self._link.is_open
+            if self._link.is_open:  # it said no; one that has ended, or is silent, `attend` comes back to
+                await self._give_up(trouble)
+
+    async def renew_lease(self, loads: Callable[[], bool]) -> None:
+        """Keep the lease on dropping page cache while ``loads`` says so; come back to the guard after a lost link."""
+        while self._link is not None and not self._ended:
+            try:
+                await self._send_loading_state(loads())
+                await self._wait()
+                if self._link.is_open:
+                    continue
+            except ConnectionLost:
+                pass
+            except GuardSilent as trouble:
+                self._warn_guard_silent(trouble)
+            except GuardUnavailable as trouble:
+                if self._link.is_open and not self._ended:
+                    return await self._give_up(trouble)
+            if self._ended or not await self._return():
+                return None
+        return None
+
+    async def stop_watching(self, why: UnwatchReason) -> None:
+        """Nothing is to be guarded any more."""
+        if self._link is not None and self._container is not None:
+            try:
+                await self._link.unwatch_container(self._container, why, _SILENT)
+            except GuardSilent as trouble:
+                self._warn_guard_silent(trouble)
+            except (GuardUnavailable, NodeError):
+                pass  # the watch of what has ended ends by itself
+        await self.detach()
+
+    async def detach(self) -> None:
+        """Go, and leave the guard armed: until ready by its own question, the container's end, or its limit."""
+        if self._link is not None:
+            await self._link.close()
+            self._link = None
+
+    async def receipt(self) -> GuardReceipt | None:
+        """Return the guard's receipt for our container, None where it did not end it."""
+        if self._container is None:
+            return None
+        clock = self._ctx.clock
+        began = clock.monotonic()
+        while True:
+            left = await guard_receipts.read_guard_directory(self._session)
+            found = next((one for one in left.receipts if one.container == self._container), None)
+            expected = self._killed or found is not None
+            patience = _RECEIPT_WHOLE if expected else _RECEIPT_AT_ALL if self._link is not None else 0.0
+            is_whole = found is not None and any(reading.at > found.at for reading in found.samples)
+            if is_whole or clock.monotonic() - began > patience:
+                return found
+            await clock.sleep(_PAUSE)
+
+    async def _send_loading_state(self, loads: bool) -> None:
+        assert self._link is not None
+        assert self._container is not None
+        now = self._ctx.clock.monotonic()
+        if loads or self._leased:
+            self._leased = loads
+            await self._link.set_phase(self._container, loads, _SILENT)
+            self._asked = now
+        elif now - self._asked >= _PULSE:
+            await self._link.get_state(_SILENT)
+            self._asked = now
+
+    async def _wait(self) -> None:
+        """Return when the start has moved, the lease is to be renewed, or the guard has gone."""
+        assert self._link is not None
+        tasks = [asyncio.ensure_future(self.stepped.wait()), asyncio.ensure_future(self._link.wait_closed())]
+        try:
+            await asyncio.wait(tasks, timeout=_LEASE, return_when=asyncio.FIRST_COMPLETED)
+            self.stepped.clear()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _return(self) -> bool:
+        """Talk to the guard again. False where there is nothing to guard any more, or no guard to be had."""
+        state = None
+        while state is None:
+            await self.detach()
+            while self._session.link.status.state is not NodeState.OK:
+                await self._ctx.clock.sleep(_RETRY)  # whoever follows the log brings the link back
+            try:
+                self._link = await GuardClient.start_guard(self._session, self._tell)
+                state = await self._link.get_state(_SILENT)
+            except ConnectionLost:
+                continue
+            except GuardSilent as trouble:
+                self._warn_guard_silent(trouble)
+                await self._ctx.clock.sleep(_AGAIN)
+            except (GuardUnavailable, NodeError) as trouble:
+                await self._give_up(trouble)
+                return False
+        assert self._link is not None
+        assert self._container is not None
+        self._asked = self._ctx.clock.monotonic()
+        is_same = self._guard == (state.pid, state.since)
+        self._guard = state.pid, state.since
+        for event in state.events:
+            if event not in self._seen:
+                self._tell(event)
+        if any(watch.container == self._container for watch in state.watches):
+            self._report_guard_answers()
+            return True
+        if self._watched and is_same:
+            return False  # it ended the watch itself, and has said why
+        if self._watched:
+            self._was_lost = True
+            self._warn(f"the guard on {self._plan.node} was gone; another one watches now", None)
+        self._is_silent = False
+        await self.watch(self._container)
+        return self._link is not None
+
+    def _warn_guard_silent(self, trouble: GuardSilent) -> None:
+        """Say once that it hangs; it is asked again and again."""
+        if not self._is_silent:
+            what = f"{trouble.message}: {self._plan.instance} may load unguarded"
+            self._warn(what, trouble.hint)
+        self._is_silent = self._was_lost = True
+
+    def _report_guard_answers(self) -> None:
+        if self._is_silent:
+            self._warn(f"the guard on {self._plan.node} answers again, and watches {self._plan.instance}", None)
+        self._is_silent = False
+
+    async def _give_up(self, trouble: SparkctlError) -> None:
+        await self.detach()
+        message = trouble.message if isinstance(trouble, GuardUnavailable) else f"no guard: {trouble.message}"
+        if self._watched or self._is_unsure:
+            self._was_lost = True
+            what = f"if it still runs, it guards {self._plan.instance} all the same, unheard"
+            self._warn(f"{message}; {what}", trouble.hint or f"sparkctl guard status --node {self._plan.node}")
+            return
+        self._warn(f"{message}. {self._plan.instance} starts without one", trouble.hint)
+
+    def _tell(self, event: GuardEvent) -> None:
+        self._seen.add(event)
+        self._emit(to_guard_event(self._ctx.clock.unix_time(), self._session, event))
+        if event.container is None or event.container != self._container:
+            return
+        self._killed = self._killed or event.what is GuardAction.KILLED
+        if event.what is GuardAction.ENDED:
+            self._ended = True
+            self.stepped.set()
+            if event.why.startswith(LEASE_EXPIRED) or event.why == UnwatchReason.DISARMED:
+                self._was_lost = True
+                self._warn(f"{self._plan.instance} is not guarded any more: {sanitize_line(event.why)}", None)
+
+    def _tell_rights(self, state: GuardState, drop_was_told: bool) -> None:
+        if state.docker is False:
+            self._was_lost = True
+            hint = f"on {self._plan.node}: ls -l /var/run/docker.sock; id"
+            self._warn(f"the guard on {self._plan.node} cannot reach Docker: it can warn, not act", hint)
+        if state.rights.drop is False and self._rule.cache_below != 0 and not drop_was_told:
+            hint = format_sudoers_command(self._session.node, self._session.node.user)
+            self._warn(f"the guard on {self._plan.node} may not drop the page cache while weights load", hint)
+
+    def _warn(self, message: str, hint: str | None) -> None:
+        self._emit(WarningEmitted(self._ctx.clock.unix_time(), self._session.node.name, message, hint))
+
+
+def build_floor_refusal(floor: int, available: int, node: str) -> OperationRefused:
+    """Return the refusal of a floor that is crossed before anything is started or watched."""
+    return OperationRefused(
+        f"the guard's floor of {format_gib(floor)} is above the {format_gib(available)} that are available on {node}",
+        "free memory there (sparkctl status), or set a lower floor: start.guard.floor in the profile, --floor of guard arm",
+    )
+
+
+def to_guard_event(now: float, session: Session, event: GuardEvent) -> GuardActed:
+    """Return the guard's event as one of ours."""
+    return GuardActed(
+        now, session.node.name, event.what, event.why, event.at, event.instance, event.container, event.available,
+        event.free, event.rate, event.to_zero,
+    )  # fmt: skip
+
+
+async def stop_watching_containers(
+    session: Session, ctx: CommandContext, emit: Emit, containers: Sequence[str], why: UnwatchReason
+) -> None:
+    """Tell the guard, if one runs, that these containers are not to be watched any more; keep what it left of them.
+
+    Its trouble is nobody's: a watch ends with its container.
+    """
+
+    def warn(what: str) -> None:
+        emit(WarningEmitted(ctx.clock.unix_time(), session.node.name, what, None))
+
+    with suppress(GuardUnavailable, NodeError):
+        left = await guard_receipts.read_guard_directory(session)
+        for receipt in left.receipts:
+            if receipt.container in containers:
+                guard_receipts.save_receipt(ctx, session, receipt, warn)
+        link = await GuardClient.connect_guard(session, left.socket) if left.socket else None
+        if link is None:
+            return
+        try:
+            for container in containers:
+                await link.unwatch_container(container, why)
+        finally:
+            await link.close()

@@ -1,0 +1,182 @@
+"""A verb with its row in the history: begun before anything is done, ended however it ends. The events are passed on.
+
+What the events tell is written from here alone. What only a look tells (digest, driver, kernel, the container and what was
+available before it) the verb adds itself: ``ctx.note(Share(node, instance, driver=...))``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.start.start_preflight import PreflightInspection
+from sparkctl.errors import ExitCode
+from sparkctl.history.expected_durations import compute_model_key
+from sparkctl.history.model import NodeResult, OperationKind, StepRecord
+from sparkctl.history.operation_recorder import OperationRecorder
+from sparkctl.model.engine_facts import EngineFactName
+from sparkctl.model.events import (  # fmt: skip
+    CommandEnded,
+    Event,
+    FactsLearned,
+    GuardActed,
+    LaunchPlanned,
+    MemoryFitEvaluated,
+    MemoryReleased,
+    Outcome,
+    PhaseChanged,
+    SwitchStepped,
+    WarningEmitted,
+)
+from sparkctl.model.guard_state import GuardAction
+from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.phase import ExpectedDurations, Phase, PhaseDuration
+from sparkctl.model.profile import Profile
+from sparkctl.model.switch_plan import SwitchStep
+from sparkctl.monitor.startup_timeline import StartupTimeline, advance_timeline, merge_spans
+from sparkctl.profiles.redaction import find_profile_secrets, render_redacted_yaml
+
+CommandRun = Callable[[CommandContext], AsyncGenerator[Event, None]]
+_NOT_WORTH = (ExitCode.DONE, ExitCode.USAGE)  # it ran already, there was nothing to stop; nothing of that name
+_NOTHING_DONE = (Phase.PLANNED, Phase.READY)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationSubject:
+    """What is done to what. ``command`` asks for the same again."""
+
+    kind: OperationKind
+    nodes: Sequence[Node]
+    instance: str | None = None
+    profile: Profile | None = None
+    command: str | None = None
+
+
+async def record_operation(
+    ctx: CommandContext, subject: OperationSubject, verb: CommandRun
+) -> AsyncGenerator[Event, None]:
+    """Run ``verb`` with a context whose ``operation`` is its row, and yield its events; `Warned`, once, where no row can be
+    kept. A row in which nothing was done (it ran already, a name was mistyped) is taken out again."""
+    clerk = HistoryWriter(ctx, subject)
+    try:
+        async with aclosing(verb(replace(ctx, operation=clerk.entry))) as events:
+            async for event in events:
+                clerk.record_event(event)
+                while (word := ctx.history.take_warning()) is not None:
+                    yield WarningEmitted(ctx.clock.unix_time(), None, word, None)
+                yield event
+    finally:  # whoever wanted the events went, or a defect ended the verb
+        clerk.entry.record_end(str(Outcome.INTERRUPTED), None, why="sparkctl ended in the middle of it")
+
+
+def build_node_result(plan: LaunchPlan, scene: PreflightInspection) -> NodeResult:
+    """Return what a look before a start tells of its node, to be noted."""
+    who = scene.look.identity
+    return NodeResult(
+        plan.node, plan.instance, image_digest=scene.image.id if scene.image is not None else None,
+        driver=(who.driver or None) if who is not None else None, kernel=(who.kernel or None) if who is not None else None,
+    )  # fmt: skip
+
+
+class HistoryWriter:
+    """Writes down what the events tell."""
+
+    def __init__(self, ctx: CommandContext, subject: OperationSubject) -> None:
+        profile = subject.profile
+        known = {} if profile is None else {
+            "profile": profile.name, "hash": profile.digest, "text": render_redacted_yaml(profile), "engine": profile.engine,
+            "image": profile.image, "alike": compute_model_key(profile.image, profile.model.path),
+        }  # fmt: skip
+        self._is_done_to = False  # something was changed, or was tried to be
+        self._courses: dict[tuple[NodeName, str], StartupTimeline | None] = {}
+        self.entry: OperationRecorder = ctx.history.begin_operation(
+            subject.kind, ctx.clock, ctx.operator, [node.name for node in subject.nodes], ctx.operation,
+            instance=subject.instance or (profile.name if profile else None), command=subject.command, **known,
+        )  # fmt: skip
+        self.entry.redact_values(find_profile_secrets(profile) if profile else ())
+        self.entry.record_facts()
+
+    def record_event(self, event: Event) -> None:
+        """Write down one event, where there is something to be kept in it."""
+        match event:
+            case LaunchPlanned():
+                self.entry.redact_values(event.plan.collect_secrets)
+                self.entry.record_facts(image=event.plan.image, instance=event.plan.instance)
+            case MemoryFitEvaluated() if event.fit.estimated:
+                self._record_node_result(event.node, None, estimated=event.fit.estimated)
+            case FactsLearned() if (
+                self.entry.operation.kind is OperationKind.START
+            ):  # a part of a switch has a row of its own
+                version = next((one.value for one in event.facts if one.name is EngineFactName.ENGINE_VERSION), None)
+                self._record_node_result(event.node, None, container=event.container, engine_version=version)
+            case PhaseChanged():
+                self._phase(event)
+            case MemoryReleased():
+                self._record_node_result(
+                    event.node, event.instance, freed=event.freed, missing=event.missing,
+                    available_after=event.available, available_before=event.before_start,
+                )  # fmt: skip
+            case GuardActed(what=GuardAction.KILLED):
+                self._record_node_result(event.node, event.instance, receipt=f"the guard stopped it: {event.why}")
+            case SwitchStepped():
+                self._is_done_to = self._is_done_to or event.step is not SwitchStep.CHECKING
+                self.entry.record_facts(moments=_append_step(self.entry.operation.moments, event))
+            case CommandEnded():
+                self._end(event)
+            case _:
+                pass
+
+    def _phase(self, event: PhaseChanged) -> None:
+        self._is_done_to = self._is_done_to or event.phase not in _NOTHING_DONE
+        if event.elapsed is not None and self.entry.operation.kind is OperationKind.START:
+            key = event.node, event.instance
+            self._courses[key] = advance_timeline(self._courses.get(key), replace(event, ts=event.elapsed))
+        row = self.entry.operation
+        # of the head alone: another rank's parts are others; and not of what a switch brings back
+        is_its = event.instance == row.instance and event.node in row.nodes[:1]
+        if is_its and event.expected is not None and event.expected != row.usual.seconds:
+            self.entry.record_facts(usual=ExpectedDurations(event.expected, event.expected_parts))
+
+    def _record_node_result(self, node: NodeName, instance: str | None, **facts: object) -> None:
+        name = instance or self.entry.operation.instance
+        if name is not None:
+            self.entry.record_node_result(NodeResult(node, name, **facts))  # type: ignore[arg-type]
+
+    def _end(self, event: CommandEnded) -> None:
+        if not self._is_done_to and event.exit_code in _NOT_WORTH:
+            self.entry.delete_row()
+            return
+        touched = tuple(dict.fromkeys(share.node for share in self.entry.operation.shares))
+        if touched and self.entry.operation.kind is OperationKind.STOP and event.exit_code == 0:
+            self.entry.record_facts(nodes=touched)  # asked of all nodes, and done on these
+        elif self.entry.operation.kind is OperationKind.SWITCH:
+            self.entry.record_facts(nodes=tuple(dict.fromkeys((*self.entry.operation.nodes, *touched))))
+        for (node, instance), course in self._courses.items():
+            if course is not None and event.exit_code != 0:  # of a good one the verb says how long each part took
+                parts = tuple(
+                    PhaseDuration(*one.part, one.seconds(event.seconds)) for one in merge_spans(course.stretches)
+                )
+                self._record_node_result(node, instance, parts=parts)
+        if event.log is not None and event.node is not None:
+            self._record_node_result(event.node, event.instance, log=event.log)
+        for node, log in event.more_logs:
+            self._record_node_result(node, event.instance, log=log)
+        # A switch that another took over in the middle of it was not refused: it had done something.
+        is_taken_over = (
+            self._is_done_to and self.entry.operation.kind is OperationKind.SWITCH and event.outcome is Outcome.REFUSED
+        )
+        self.entry.record_end(
+            str(Outcome.INTERRUPTED if is_taken_over else event.outcome), event.exit_code, seconds=event.seconds,
+            why=event.message, hint=event.hint, verdict=event.verdict,
+        )  # fmt: skip
+
+
+def _append_step(moments: tuple[StepRecord, ...], event: SwitchStepped) -> tuple[StepRecord, ...]:
+    """Return the steps with one more word of them: a proof belongs to the step that was begun before."""
+    last = moments[-1] if moments else None
+    if last is not None and (last.step, last.instance) == (str(event.step), event.instance):
+        return (*moments[:-1], replace(last, proof=event.proof or last.proof))
+    return (*moments, StepRecord(str(event.step), event.instance, event.elapsed, event.proof))

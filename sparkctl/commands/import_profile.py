@@ -1,0 +1,212 @@
+"""`profiles import`: find the source, read it, hold the profile against the check, put it where it is wanted."""
+
+from __future__ import annotations
+
+import glob
+import os.path
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from io import BufferedReader
+from pathlib import Path
+
+from sparkctl.commands.context import CommandContext
+from sparkctl.engines import engine_names as engine_names
+from sparkctl.errors import ContainerNotFound, InvalidInput, OperationRefused
+from sparkctl.files import open_user_file
+from sparkctl.model.node import Node
+from sparkctl.model.profile import Profile
+from sparkctl.model.suggest import format_did_you_mean
+from sparkctl.profiles.env_references import is_variable_name
+from sparkctl.profiles.file_issues import InvalidFile
+from sparkctl.profiles.importers.import_source import ImportOptions, import_container, import_text
+from sparkctl.profiles.importers.profile_draft import ImportResult
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.profiles.overlays import find_token_issues
+from sparkctl.profiles.profile_lint import StartWarning, list_start_warnings
+from sparkctl.profiles.validation import validate_profile
+from sparkctl.profiles.yaml_reader import parse_yaml
+from sparkctl.profiles.yaml_writer import render_profile_yaml
+from sparkctl.transport.session import Session
+
+_LARGEST = 512 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ImportProfile:
+    """What is asked for. ``define``: ``NAME=VALUE`` texts. ``allow``: names of what is taken although it may be dangerous, as
+    `policy.allowed_names` gives them; True: all. ``directory``: where the profile will lie, None where that is not known."""
+
+    name: str | None = None
+    service: str | None = None
+    allow: bool | frozenset[str] = False
+    define: tuple[str, ...] = ()
+    directory: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedProfile:
+    """An import that passed the check: ``text`` is the file, ``path`` where it lies now, None where it was not asked for.
+
+    ``cautions``: what its engine's flag catalogue says of it, with the ``field=value`` that mends it where there is one.
+    """
+
+    imported: ImportResult
+    profile: Profile
+    text: str
+    cautions: tuple[StartWarning, ...] = ()
+    path: Path | None = None
+    over_shipped: bool = False
+
+
+def import_from_source(source: str, request: ImportProfile) -> ImportedProfile:
+    """Import a file by its path, or a text: a pasted line, a recipe from stdin.
+
+    Raises `InvalidInput` with what is wrong and where, also for a profile that does not pass the check.
+    """
+    if not source.strip():
+        raise InvalidInput(
+            "there is nothing to import: the text is empty", "paste a docker run line in quotes, or name a file"
+        )
+    path = Path(source).expanduser() if "\n" not in source and len(source) < 4096 else None
+    if path is not None and os.path.lexists(path):  # where it is no file, reading it says what it is
+        return check_imported_profile(
+            import_text(_file(path), str(path), _wishes(request, path.parent, has_file=path.is_file()))
+        )
+    if path is not None and " " not in source.strip():
+        raise InvalidInput(
+            f"{source}: there is no such file", "a docker run line goes in quotes, or - reads it from stdin"
+        )
+    return check_imported_profile(import_text(source, "pasted", _wishes(request, Path.cwd())))
+
+
+async def import_from_container(ctx: CommandContext, node: Node, name: str, request: ImportProfile) -> ImportedProfile:
+    """Import a container that is on a node. Raises `InvalidInput` for one that is not, `NodeError` and `DockerError`."""
+    async with Session(node, ctx.asker, ctx.clock) as session:
+        await session.link.connect()
+        try:
+            run = await session.docker.read_run_options(name)
+        except ContainerNotFound:
+            names = [one.name for one in await session.docker.list_containers()]
+            raise InvalidInput(
+                f"{node.name} has no container {name}{format_did_you_mean(name, names)}",
+                f"there are {', '.join(names) or 'none'}",
+            ) from None
+        beyond = await session.docker.read_extra_options(name)
+    return check_imported_profile(import_container(run, node.name, _wishes(request, Path.cwd()), beyond))
+
+
+def check_imported_profile(imported: ImportResult) -> ImportedProfile:
+    """Write the profile down and read it as `profiles check` does. Raises `InvalidFile` with every fault."""
+    text = render_profile_yaml(imported.profile, imported.comments)
+    name = f"{imported.profile.name}.yaml (as imported)"
+    try:
+        tree = parse_yaml(text.encode(), name).root
+    except UnicodeEncodeError as error:
+        line = text.count("\n", 0, error.start) + 1
+        raise InvalidInput(f"{name}:{line}: half of a character stands there, which no file can hold") from error
+    if faults := find_token_issues(tree):
+        raise InvalidFile(faults)
+    profile = validate_profile(tree, Path(f"{imported.profile.name}.yaml"), shipped=False)
+    return ImportedProfile(imported, profile, text, list_start_warnings(profile))
+
+
+def write_profile_file(written: ImportedProfile, path: Path, *, force: bool) -> ImportedProfile:
+    """Write the file. Raises `Refused` where there is one already, `InvalidInput` where it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(written.text)
+    except FileExistsError:
+        raise OperationRefused(
+            f"{path} is there already", "--force writes over it, --name gives it another name"
+        ) from None
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be written: {error.strerror}") from error
+    return replace(written, path=path)
+
+
+def save_to_library(written: ImportedProfile, library: ProfileLibrary, *, force: bool) -> ImportedProfile:
+    """Write the profile into the operator's own library."""
+    name = written.profile.name
+    shipped = library.shipped / f"{name}.yaml"
+    done = write_profile_file(written, library.user / f"{name}.yaml", force=force)
+    return replace(done, over_shipped=shipped.is_file())
+
+
+def _file(path: Path) -> str:
+    try:
+        with BufferedReader(open_user_file(path)) as file:
+            raw = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read: {error.strerror or error}", "name a recipe's file") from error
+    if len(raw) > _LARGEST:
+        raise InvalidInput(f"{path}: larger than {_LARGEST // 1024} KiB: that is no recipe")
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return raw.decode("utf-16", "replace")
+    return raw.decode("utf-8-sig", "replace")
+
+
+def _wishes(request: ImportProfile, directory: Path, *, has_file: bool = False) -> ImportOptions:
+    """``has_file``: the source is a file of ``directory``; a text that is pasted has nothing beside it but what it includes."""
+    near = IncludeFinder(directory)
+    stays = has_file and (request.directory is None or _is_same(request.directory, directory))
+    return ImportOptions(
+        engines=engine_names(), name=request.name, service=request.service, allow=request.allow,
+        defined=_defined(request.define), lookup=near.text, is_beside=near.has if stays else lambda _: False,
+    )  # fmt: skip
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve()
+
+
+def _defined(texts: tuple[str, ...]) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not is_variable_name(name):
+            raise InvalidInput(f"--define {name or text}: write --define NAME=VALUE")
+        found[name] = value
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class IncludeFinder:
+    """Finds a recipe that another one includes: beside it, or anywhere below the registry that it stands in."""
+
+    directory: Path
+
+    def text(self, reference: str) -> str | None:
+        """Return the recipe's text, None where it is not at hand."""
+        name = reference.rpartition("/")[2] if reference.startswith("@") else reference
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            return None
+        root = self._registry()
+        for directory in filter(None, (self.directory, root)):
+            for suffix in ("", ".yaml", ".yml"):
+                if (path := directory / f"{name}{suffix}").is_file() and _is_within(path, directory):
+                    return _file(path)
+        if root is None:
+            return None
+        found = sorted(one for one in root.rglob(f"{glob.escape(Path(name).name)}.y*ml") if _is_within(one, root))[:1]
+        return _file(found[0]) if found else None
+
+    def has(self, name: str) -> bool:
+        """Tell whether a file of this name lies in the directory itself, and is no link to one elsewhere."""
+        path = self.directory / name
+        return "/" not in name and path.is_file() and _is_within(path, self.directory)
+
+    def _registry(self) -> Path | None:
+        for directory in (self.directory, *self.directory.absolute().parents[:6]):
+            if (directory / ".sparkrun" / "registry.yaml").is_file():
+                return directory
+        return None
+
+
+def _is_within(path: Path, directory: Path) -> bool:
+    """Tell whether a file lies below a directory, links followed; what the kernel shows as files is in no directory."""
+    try:
+        real, base = path.resolve(strict=True), directory.resolve(strict=True)
+    except (OSError, RuntimeError):
+        return False
+    return real.is_relative_to(base) and real.parts[1:2] not in (("proc",), ("sys",), ("dev",))

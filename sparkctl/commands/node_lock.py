@@ -1,0 +1,331 @@
+"""One starter per node at a time: a lock on the node itself, held by an open channel and a heartbeat.
+
+It lives as long as the connection of whoever holds it, and 30 s at most after a laptop that vanished without a word. After
+a reconnect it is taken again. `flock` is part of every Linux.
+
+The lock lies on the directory /run: it is root's, there from boot on, and open to whoever may log in, so two operators with
+two accounts exclude each other, and nobody can put a FIFO, a link or a file of his own in its place. Nothing is written
+there: who holds it stands in the arguments of the process that does. A user of the node can still hold it with a program of
+his own; that is told with the command that shows who.
+
+Older ones lock /tmp/sparkctl.lock. It is held besides, so that old and new exclude each other, and written for the
+older one to read, if it is a plain file with one name; what else lies there is named and passed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sparkctl.commands.context import CommandContext, NodeLock
+from sparkctl.commands.stop.pending_stops import PendingStopFiles
+from sparkctl.errors import ConnectionLost, NodeError, NodeStarved, OperationRefused
+from sparkctl.model.node import NodeState
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.units import format_duration
+from sparkctl.monitor import switch_journal
+from sparkctl.transport.node_connection import RemoteProcess
+from sparkctl.transport.session import Session
+
+PLACE = "/run"
+OLD_PLACE = "/tmp/sparkctl.lock"  # noqa: S108  see above
+_BEAT = 10.0
+_HELD_AFTER_LOSS = 30  # seconds: the node gives the lock of a silent connection up after them
+_SILENT = 25.0  # seconds without a heartbeat after which the lock may be another's
+_RETRY = 0.5
+_AGAIN = 5.0  # seconds until a lock that was lost to another is tried again
+_PATIENCE = 45.0  # longer than a lock of our own that the break left behind can live
+_ANSWER = 40.0  # seconds for the script's answer, beyond those that a login shell may take
+_HOLD = f"""echo "@@ held"
+while [ -n "$(exec 8<&- 9<&-; timeout {_HELD_AFTER_LOSS} dd bs=1 count=1 2>/dev/null)" ]; do :; done
+"""
+# A `status` that looks whether the lock is held has it for an instant, so it is tried more than once.
+_SCRIPT = r"""place=$1 old=$2 token=$3 about=$4 hold=$5
+command -v flock >/dev/null || { echo "@@ missing"; exit 69; }
+exec 8<"$place"
+held="sparkctl-held $(stat -L -c %d:%i "$place")"  # of this very directory: a container may have one of its own
+if ! [ -e "$old" ] && ! [ -h "$old" ]; then (umask 0; set -C; : >"$old") 2>/dev/null; fi
+if [ -f "$old" ] && [ -r "$old" ] && ! [ -h "$old" ]; then exec 9<"$old"; fi
+# what was opened is a file with one name, and that is its name
+opened=$(stat -L -c %d:%i:%h /proc/self/fd/9 2>/dev/null)
+[ "$opened" = "$(stat -c %d:%i:1 "$old" 2>/dev/null)" ] || opened=
+[ -n "$opened" ] || echo "@@ beside $(stat -c '%F of %U' "$old" 2>/dev/null)"
+tries=0
+until flock -n 8 && { [ -z "$opened" ] || flock -n 9; }; do
+  tries=$((tries + 1))
+  if [ $tries -gt 5 ]; then
+    if flock -n 8; then echo "@@ taken before"; head -c 4096 <&9; exit 75; fi
+    echo "@@ taken"
+    grep -shz -A 1 "^$held [0-9a-f]*\$" /proc/[0-9]*/cmdline | tr '\0' '\n' | grep -m 1 '^{' | head -c 4096
+    exit 75
+  fi
+  # the process that a lost connection left with a lock for this very token; nobody else's can be ended
+  for left in $(grep -slz "^$held $token\$" /proc/[0-9]*/cmdline); do
+    left=${left#/proc/}; kill "${left%/cmdline}"
+  done 2>/dev/null
+  sleep 0.1
+done
+[ -z "$opened" ] || printf %s "$about" | dd of=/proc/self/fd/9 conv=nocreat 2>/dev/null
+exec sh -c "$hold" "$held $token" "$about"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LockHolder:
+    """Who holds a lock, as the holder says; empty words where it does not."""
+
+    operator: str
+    doing: str
+    since: float | None
+    token: str
+
+
+class LockConflict(OperationRefused):
+    """Somebody else holds the lock."""
+
+    def __init__(self, message: str, hint: str, holder: LockHolder) -> None:
+        super().__init__(message, hint)
+        self.holder = holder
+
+
+class HeldNodeLock:
+    """A held lock. `ensure` before anything is created after a break; `release` frees it."""
+
+    def __init__(self, session: Session, ctx: CommandContext, doing: str, warn: Callable[[str], None]) -> None:
+        self._session = session
+        self._ctx = ctx
+        self._about = {
+            "operator": ctx.operator, "doing": doing, "since": round(ctx.clock.unix_time()), "token": uuid.uuid4().hex
+        }  # fmt: skip
+        self._warn = warn
+        self._held: RemoteProcess | None = None
+        self._beaten = (0.0, 0.0)  # when the node was last told that we live: time, monotonic
+        self._taking = asyncio.Lock()
+        self._beating: asyncio.Task[None] | None = None
+        self._is_warned = False
+
+    async def take(self) -> None:
+        """Take it now, or raise `Taken`."""
+        self._held = await self._try()
+        self._ctx.locks.add(str(self._about["token"]))
+        self._beating = asyncio.create_task(self._send_heartbeats())
+
+    async def reacquire_if_lost(self) -> None:
+        """Have it, taking it again where a break of the connection lost it. Raises `Taken` if another was faster."""
+        async with self._taking:
+            began = self._ctx.clock.monotonic()
+            if self._held is not None and self._is_silent:
+                stale, self._held = self._held, None
+                await stale.release()
+            while self._held is None:
+                try:
+                    self._held = await self._try()
+                except LockConflict as taken:
+                    # the node may not have noticed yet that the connection which held it for us is gone
+                    ours = taken.holder.token == self._about["token"]
+                    if not ours or self._ctx.clock.monotonic() - began > _PATIENCE:
+                        raise
+                    await self._ctx.clock.sleep(1.0)
+
+    async def release(self) -> None:
+        """Free the lock."""
+        self._ctx.locks.discard(str(self._about["token"]))
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.gather(self._beating, return_exceptions=True)
+        if self._held is not None:
+            await self._held.release()
+            self._held = None
+
+    async def _try(self) -> RemoteProcess:
+        words = [PLACE, OLD_PLACE, str(self._about["token"]), json.dumps(self._about), _HOLD]
+        held = await self._session.link.start_process(["sh", "-c", _SCRIPT, "sparkctl-lock", *words])
+        try:
+            await self._read_answer(held)
+        except BaseException:
+            await held.release()
+            raise
+        self._beaten = self._now()
+        return held
+
+    async def _read_answer(self, held: RemoteProcess) -> None:
+        """Return once the lock is held. Raises `Taken` where another holds it, and another error where that is not known."""
+        node = self._session.node.name
+        try:
+            async with asyncio.timeout(_ANSWER):
+                while (answer := await _answer(held)).startswith("@@ beside"):
+                    self._warn_of(sanitize_line(answer.removeprefix("@@ beside").strip()))
+                if answer == "@@ held":
+                    return
+                known = sanitize_line((await held.readline()).decode("utf-8", "replace")) if "taken" in answer else ""
+        except TimeoutError as late:
+            raise NodeStarved(
+                node,
+                f"{node} did not say within {_ANSWER:.0f} s whether somebody else changes something there",
+                f"it is very busy, or {OLD_PLACE} is not a plain file; on {node}: ls -l {OLD_PLACE}",
+            ) from late
+        if answer == "@@ missing":
+            raise OperationRefused(
+                f"{node} has no flock command, which keeps two operators apart", "sudo apt install util-linux"
+            )
+        if "taken" not in answer:
+            why = f"; on {node}: ls -ld {PLACE}" if not answer else ""
+            raise NodeError(
+                node, f"{node} did not say whether somebody else changes something there", f"try again{why}"
+            )
+        raise _taken(node, parse_lock_holder(known), self._ctx, PLACE if answer == "@@ taken" else OLD_PLACE)
+
+    def _warn_of(self, kind: str) -> None:
+        """Tell once what lies where an older sparkctl looks for its lock."""
+        if not self._is_warned:
+            node, self._is_warned = self._session.node.name, True
+            what = f"is a {kind} and" if kind else "cannot be made, so it"
+            self._warn(
+                f"{OLD_PLACE} on {node} {what} does not keep an operator with an older sparkctl out"
+                + (f"; remove it: sudo rm -r {OLD_PLACE}" if kind else "")
+            )
+
+    def _now(self) -> tuple[float, float]:
+        return self._ctx.clock.unix_time(), self._ctx.clock.monotonic()
+
+    @property
+    def _is_silent(self) -> bool:
+        """Tell whether this process, or its whole machine, stood still for so long that the node may have freed the lock."""
+        return any(now - then > _SILENT for now, then in zip(self._now(), self._beaten, strict=True))
+
+    async def _send_heartbeats(self) -> None:
+        """Keep it alive, and get it back after a break; another who has it by then is worth a word, not an end."""
+        is_another = False
+        while True:
+            if (held := self._held) is not None:
+                await self._beat_until_lost(held)
+                if self._held is held:
+                    self._held = None
+                    await held.release()
+                continue
+            if self._session.link.status.state is not NodeState.OK:
+                await self._ctx.clock.sleep(_RETRY)
+                continue
+            try:
+                await self.reacquire_if_lost()
+            except (NodeError, OperationRefused) as error:
+                if isinstance(error, LockConflict) and not is_another:
+                    is_another = True
+                    self._warn(f"the connection was lost for a while, and with it the lock; now {error.message}")
+                await self._ctx.clock.sleep(_AGAIN if is_another else _RETRY)
+            else:
+                if is_another:
+                    self._warn(f"the lock on {self._session.node.name} is held for this again")
+                is_another = False
+
+    async def _beat_until_lost(self, held: RemoteProcess) -> None:
+        """Return when the holding command has ended, there or with the connection: it says nothing else any more."""
+        end = asyncio.ensure_future(held.readline())
+        try:
+            while not end.done() and not self._is_silent:
+                await held.write(b".")
+                self._beaten = self._now()
+                await asyncio.wait({end}, timeout=_BEAT)
+        except ConnectionLost:
+            return
+        finally:
+            end.cancel()
+            await asyncio.gather(end, return_exceptions=True)
+
+
+class BorrowedNodeLock:
+    """The lock of the verb that this is a step of: used, and left to it."""
+
+    def __init__(self, held: NodeLock) -> None:
+        self._held = held
+
+    async def reacquire_if_lost(self) -> None:
+        """Have it; see `StartLock.ensure`."""
+        await self._held.reacquire_if_lost()
+
+    async def release(self) -> None:
+        """Leave it to the verb that has it."""
+
+
+async def acquire_node_lock(
+    session: Session,
+    ctx: CommandContext,
+    doing: str,
+    warn: Callable[[str], None],
+    *,
+    beside_ourselves: bool = False,
+    for_switch: bool = False,
+) -> HeldNodeLock | BorrowedNodeLock:
+    """Take the node's lock or raise `Taken`, naming who holds it, what they are doing and since when.
+
+    ``beside_ourselves``: a lock that this very operator holds is no obstacle; in another terminal it is worth a word.
+    A node on which a switch goes on, or was left, is refused (`SwitchUnderway`) to all but those ``for_switch``.
+    """
+    if (held := ctx.holds.get(session.node.name)) is not None:
+        return BorrowedNodeLock(held)
+    lock, is_taken = HeldNodeLock(session, ctx, doing, warn), False
+    try:
+        await lock.take()
+        is_taken = True
+    except LockConflict as taken:
+        await switch_journal.refuse_during_switch(session, is_held=True)
+        if not beside_ourselves or taken.holder.operator != ctx.operator:
+            raise
+        if taken.holder.token not in ctx.locks:
+            warn(f"you are {taken.holder.doing} in another terminal, which will see it stop")
+    try:
+        if is_taken and not for_switch:
+            await switch_journal.refuse_during_switch(session, is_held=False)
+        # Whoever changes a node finishes first what an earlier stop had to leave there; a switch once it has all its locks.
+        if not for_switch and PendingStopFiles(ctx.history.directory).list_for_node(
+            session.node.name, ctx.clock.unix_time()
+        ):
+            from sparkctl.commands.stop.settle_pending_stops import finish_pending_stops
+
+            await finish_pending_stops(session, ctx, warn)
+    except BaseException:
+        await lock.release()
+        raise
+    return lock
+
+
+async def _answer(held: RemoteProcess) -> str:
+    """Return the script's own line; "" where it ends without one."""
+    while line := await held.readline():
+        text = line.decode("utf-8", "replace").rstrip()
+        if text.startswith("@@ "):
+            return text
+    return ""
+
+
+def parse_lock_holder(text: str) -> LockHolder:
+    """Return what the words of a lock's holder say, with empty ones for what they do not: anybody may have written them."""
+    try:
+        about = json.loads(text)
+        since = float(about["since"])
+        known = LockHolder(str(about["operator"]), str(about["doing"]), since, str(about.get("token", "")))
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return LockHolder("", "", None, "")
+    return known if abs(since) < 1e12 else LockHolder(known.operator, known.doing, None, known.token)
+
+
+def _taken(node: str, holder: LockHolder, ctx: CommandContext, place: str) -> LockConflict:
+    if not holder.operator:
+        what = f"{node}: a process that does not say whose it is holds sparkctl's lock ({place})"
+        return LockConflict(what, f"wait for it, or see what it is: on {node}: sudo lslocks | grep -w {place}", holder)
+    since = "" if holder.since is None else f" (for {format_duration(max(0.0, ctx.clock.unix_time() - holder.since))})"
+    if holder.token in ctx.locks:
+        hint = "wait for that, or stop it first (in the panel: x)"
+        return LockConflict(f"{node}: you are {holder.doing} from here already", hint, holder)
+    if holder.operator == ctx.operator:
+        hint = (
+            "end that one with Ctrl-C (the engine goes on), or stop the engine: sparkctl down. If its connection was lost, "
+            f"the lock is free within {_HELD_AFTER_LOSS} s: try again"
+        )
+        what = f"{node}: another sparkctl of yours ({holder.operator}) is {holder.doing}{since}"
+        return LockConflict(what, hint, holder)
+    hint = f"wait for it, or watch: sparkctl status --node {node} --watch"
+    return LockConflict(f"{node}: {holder.operator} is {holder.doing}{since}", hint, holder)

@@ -1,0 +1,149 @@
+"""``plan``: whether a profile would start on a node, by the same sum as the first step of `up`. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.event_stream import Emit, stream_events
+from sparkctl.commands.start import node_fit
+from sparkctl.commands.start.launch_plans import build_rank_launches
+from sparkctl.commands.start.ranks_preflight import refuse_wrong_node_count
+from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.engines import load_engine
+from sparkctl.errors import ExitCode, NodeError
+from sparkctl.model.container import Container
+from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, Outcome, WarningEmitted
+from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
+from sparkctl.model.memory_fit import FitOutcome, MemoryFit
+from sparkctl.model.node import Node
+from sparkctl.model.profile import Profile
+from sparkctl.transport.session import Session, node_failures
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFit:
+    """``nodes``: of a profile for several, as many as it is for, in the order of its ranks: all of them carry it together; of
+    one for one, each is asked whether it could.
+
+    ``words`` are the profile and its overrides as the operator gave them.
+    """
+
+    profile: Profile
+    nodes: Sequence[Node]
+    environ: Mapping[str, str] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+
+    def start(self, node: Node) -> StartInstance:
+        """What would be asked of `up`: there, or on all of its nodes."""
+        nodes = tuple(self.nodes) if self.profile.nodes > 1 else (node,)
+        return StartInstance(
+            self.profile, load_engine(self.profile.engine), nodes, words=self.words, environ=self.environ
+        )
+
+
+def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, None]:
+    """Yield a `FitJudged` for each node, then the end: exit 0 where `up` would start it, 6 where it would refuse, 3 where no
+    node could be asked."""
+
+    async def run(emit: Emit) -> CommandEnded:
+        began = ctx.clock.monotonic()
+        if request.profile.nodes > 1:
+            fits = await _check_nodes_jointly(ctx, request, emit)
+        else:
+            fits = await _check_nodes_separately(ctx, request, emit)
+        good = [one for one in fits if not one.is_refused]
+        wanted = max((one.sparks for one in fits), default=1)
+        code = ExitCode.DONE if len(good) >= wanted else ExitCode.REFUSED
+        outcome = Outcome.PLANNED if code is ExitCode.DONE else Outcome.REFUSED
+        node = request.nodes[0].name if len(request.nodes) == 1 else None
+        return CommandEnded(
+            ctx.clock.unix_time(), outcome, int(code), ctx.clock.monotonic() - began, node, request.profile.name
+        )  # fmt: skip
+
+    return stream_events(ctx, run, request.profile.name, None, on_interrupt="interrupted; nothing was changed")
+
+
+async def _check_nodes_separately(ctx: CommandContext, request: CheckFit, emit: Emit) -> list[MemoryFit]:
+    """Ask each node whether it could alone; one that is silent is said, and an error only where no node fits."""
+    answers = await gather_or_cancel(*(_asked(ctx, request, node) for node in request.nodes))
+    for asked, one in zip(request.nodes, answers, strict=True):  # in the order of the config, not of the answers
+        _tell(ctx, request, asked, one, emit)
+    fits = [one for one in answers if isinstance(one, MemoryFit)]
+    silent = [one for one in answers if isinstance(one, NodeError)]
+    if silent and all(one.is_refused for one in fits):
+        raise silent[0]
+    return fits
+
+
+async def _asked(ctx: CommandContext, request: CheckFit, node: Node) -> MemoryFit | NodeError:
+    try:
+        async with ctx.session(node) as session:
+            launches, _ = await build_rank_launches(ctx, request.start(node), [session])
+            return await _check_node(ctx, request, session, launches[0].alone)
+    except NodeError as error:
+        return error
+
+
+async def _check_nodes_jointly(ctx: CommandContext, request: CheckFit, emit: Emit) -> list[MemoryFit]:
+    """Ask the nodes whether they could together; all of them have to answer, and to have a way to each other, as for `up`."""
+    start = request.start(request.nodes[0])
+    refuse_wrong_node_count(request.profile, start.nodes)
+    async with AsyncExitStack() as stack:
+        sessions = [await stack.enter_async_context(ctx.session(node)) for node in start.nodes]
+        launches, way = await build_rank_launches(ctx, start, sessions)
+        fits = await gather_or_cancel(
+            *(_check_node(ctx, request, session, one.alone) for session, one in zip(sessions, launches, strict=True))
+        )
+    for node, one in zip(start.nodes, fits, strict=True):
+        worse = any(_is_harder_to_fix(other, one) for other in fits)
+        _tell(ctx, request, node, one, emit, is_waited_for=worse)
+    for caution in () if way is None else way.cautions:
+        emit(WarningEmitted(ctx.clock.unix_time(), None, caution))
+    return list(fits)
+
+
+def _is_harder_to_fix(one: MemoryFit, than: MemoryFit) -> bool:
+    """Tell whether less helps one of them: what would help the other alone would start nothing."""
+    return one.is_refused and (not than.is_refused or (than.answer is FitOutcome.IF_STOPPED is not one.answer))
+
+
+def _tell(
+    ctx: CommandContext,
+    request: CheckFit,
+    node: Node,
+    one: MemoryFit | NodeError,
+    emit: Emit,
+    *,
+    is_waited_for: bool = False,
+) -> None:
+    """``is_waited_for``: it could start here, and not on another Spark that is to carry it too."""
+    if isinstance(one, MemoryFit):
+        ways = () if is_waited_for else node_fit.suggest_switch_or_commands(one, request.start(node).retry_command_with)
+        emit(MemoryFitEvaluated(ctx.clock.unix_time(), node.name, one, ways))
+    elif len(request.nodes) > 1:
+        emit(WarningEmitted(ctx.clock.unix_time(), node.name, one.message, one.hint))
+
+
+async def _check_node(ctx: CommandContext, request: CheckFit, session: Session, made: LaunchPlan) -> MemoryFit:
+    """Sum up one node. Raises `NodeError`, `DockerError`."""
+    with node_failures(session.node):
+        containers, look = await gather_or_cancel(
+            session.docker.list_containers(),
+            session.read_node("memory", "processes", "gpu", *node_fit.list_model_sections(request.profile, made)),
+        )
+        comes = await node_fit.find_loading_containers(session, look, containers)
+    sparks = len(request.nodes) if request.profile.nodes > 1 else 1
+    return node_fit.calculate_fit(
+        ctx, request.profile, made, look, containers, _find_replaced_instance(made, containers), comes, sparks
+    )
+
+
+def _find_replaced_instance(made: LaunchPlan, containers: Sequence[Container]) -> frozenset[str]:
+    """Return the instance of the same name: to start it anew is to replace it."""
+    return frozenset(
+        one.id for one in containers if one.is_alive and one.label(ContainerLabel.INSTANCE) == made.instance
+    )

@@ -1,0 +1,123 @@
+"""Before a start over several Sparks: whether the ends of the way really reach each other, each over each lane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.errors import NodeStarved, OperationRefused
+from sparkctl.model.fabric import FabricRoute, RouteEnd
+from sparkctl.model.node import NodeName
+from sparkctl.node import peer_checks
+from sparkctl.node.peer_checks import PingReply, PingReport, PingTarget
+from sparkctl.transport.session import Session
+
+_JUMBO = 9000
+_UNASKED = PingReply(None)
+_HEADERS = 28  # of IP and ICMP, in a packet of _JUMBO bytes
+
+
+async def check_fabric(sessions: Sequence[Session], way: FabricRoute) -> tuple[str, ...]:
+    """Return cautions about the way, in sentences; some 2 s, 8 s at most, all nodes at the same time.
+
+    Raises `Refused` with what was seen where one end does not reach another over a lane, or where packets of 9000 bytes
+    are lost between ends that both say they take them. What could not be asked is a caution, and no refusal.
+    """
+    by_node = {session.node.name: session for session in sessions}
+    answers = await gather_or_cancel(*(_ping_from_node(by_node[end.node], end, way) for end in way.ends))
+    return evaluate_pings(way, {end.node: answer for end, answer in zip(way.ends, answers, strict=True)})
+
+
+def list_ping_targets(end: RouteEnd, way: FabricRoute) -> list[PingTarget]:
+    """Return whom a node has to reach: every other end, on every lane."""
+    wanted = []
+    for number, lane in enumerate(end.lanes):
+        for other in way.ends:
+            if other.node == end.node:
+                continue
+            peer = other.lanes[number]
+            is_jumbo = min(lane.mtu or 0, peer.mtu or 0) >= _JUMBO
+            size = _JUMBO - _HEADERS if is_jumbo else 0
+            wanted.append(PingTarget(lane.interface, lane.address, peer.address, size, lane.device))
+    return wanted
+
+
+async def _ping_from_node(session: Session, end: RouteEnd, way: FabricRoute) -> PingReport | None:
+    """Return a node's answer; None where it gave none in time, or something else."""
+    wanted = list_ping_targets(end, way)
+    try:
+        done = await session.run(
+            peer_checks.ping_command(wanted), stdin=peer_checks.ping_script(), timeout=peer_checks.TIMEOUT
+        )
+        return peer_checks.decode_ping_report(done.stdout)
+    except (NodeStarved, ValueError):
+        return None
+
+
+def evaluate_pings(way: FabricRoute, answers: dict[NodeName, PingReport | None]) -> tuple[str, ...]:
+    """Return the cautions that follow from the nodes' answers; raises `Refused` where the way does not carry. Pure."""
+    faults = [fault for end in way.ends for fault in _find_unreachable(end, way, answers.get(end.node))]
+    if faults:
+        raise OperationRefused("the Sparks do not reach each other: " + "; ".join(faults), _remedy(way))
+    lost = [loss for end in way.ends for loss in _find_jumbo_losses(end, way, answers.get(end.node))]
+    if lost:
+        raise OperationRefused(
+            f"packets of {_JUMBO} bytes get lost on the way, though every end is set to them: " + "; ".join(lost),
+            f"set MTU {_JUMBO} on the switch between them, or 1500 on every end: sudo ip link set NAME mtu 1500",
+        )
+    return tuple(caution for end in way.ends for caution in _find_warnings(end, way, answers.get(end.node)))
+
+
+def _find_unreachable(end: RouteEnd, way: FabricRoute, answer: PingReport | None) -> Iterator[str]:
+    if answer is None:
+        return
+    for lane in end.lanes:
+        if answer.carriers.get(lane.interface) is False:
+            yield f"{end.node} {lane.interface} has lost its carrier"
+    for target in list_ping_targets(end, way):
+        heard = answer.reached.get((target.interface, target.peer))
+        if heard is not None and heard.answered is False and answer.carriers.get(target.interface) is not False:
+            yield f"{_path(end, target, way)}: {heard.words}"
+
+
+def _find_jumbo_losses(end: RouteEnd, way: FabricRoute, answer: PingReport | None) -> Iterator[str]:
+    """Silence to large packets says something only where small ones were answered."""
+    if answer is None:
+        return
+    for target in list_ping_targets(end, way):
+        key = (target.interface, target.peer)
+        large = answer.large.get(key)
+        if large is not None and large.answered is False and answer.reached.get(key, _UNASKED).to_ping:
+            yield f"{_path(end, target, way)}: {large.words}"
+
+
+def _find_warnings(end: RouteEnd, way: FabricRoute, answer: PingReport | None) -> Iterator[str]:
+    if answer is None:
+        yield f"{end.node} did not say in time whether it reaches the others: not checked"
+        return
+    for lane in end.lanes:
+        state = answer.rdma.get(lane.device or "")
+        if state is not None and state != "ACTIVE":
+            yield f"{end.node}: the RDMA device {lane.device} on {lane.interface} is {state}: NCCL cannot use it"
+    for target in list_ping_targets(end, way):
+        key = (target.interface, target.peer)
+        heard, large = answer.reached.get(key), answer.large.get(key)
+        if heard is None or heard.answered is None:
+            why = f" ({heard.words})" if heard is not None and heard.words else ""
+            yield f"{_path(end, target, way)}: whether it reaches it is not known{why}"
+        elif target.size and (large is None or not large.answered):
+            why = "no answer to ping" if large is None or large.answered is False else large.words
+            yield f"{_path(end, target, way)}: whether packets of {_JUMBO} bytes pass is not known ({why})"
+
+
+def _path(end: RouteEnd, target: PingTarget, way: FabricRoute) -> str:
+    peer = next(other.node for other in way.ends for lane in other.lanes if lane.address == target.peer)
+    return f"{end.node} to {peer} over {target.interface} ({target.peer})"
+
+
+def _remedy(way: FabricRoute) -> str:
+    lane = way.head.lanes[0]
+    return (
+        f"see on each: ip -br addr; the cable; and whether a firewall lets the others in: "
+        f"sudo ufw allow in on {lane.interface}"
+    )

@@ -1,0 +1,349 @@
+"""Watching a start to its end: the log through every interruption, the clock of each phase, health and a token."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.event_stream import Emit, missing_lines_warning
+from sparkctl.commands.guard_session import is_loading_weights
+from sparkctl.engines.base import Engine
+from sparkctl.errors import (
+    ConnectionLost,
+    ContainerNotFound,
+    DockerError,
+    DockerUnavailable,
+    LogUnreadable,
+    NodeError,
+    Unreachable,
+)
+from sparkctl.logs import start_verdict
+from sparkctl.logs.analyzer import LogAnalyzer
+from sparkctl.logs.log_archive import SavedLogWriter
+from sparkctl.logs.own_requests import drop_own_requests
+from sparkctl.logs.timestamps import parse_log_time
+from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.engine_facts import EngineFact
+from sparkctl.model.events import FactsLearned, LogArrived, PhaseChanged, WarningEmitted
+from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.log_line import LogLine
+from sparkctl.model.masking import LineMasker
+from sparkctl.model.node import NodeState
+from sparkctl.model.phase import ExpectedDurations, Phase, Step
+from sparkctl.model.secrets import redact
+from sparkctl.model.verdict import Verdict
+from sparkctl.monitor import engine_probe
+from sparkctl.monitor.asking import QueryMarkerSupport
+from sparkctl.transport.docker.log_stream import ContainerLogStream
+from sparkctl.transport.session import Session
+
+_POLL = 1.0
+_PAUSE_LOOK = 5.0  # seconds between two looks whether somebody has paused it
+_FATAL_GRACE = 10.0  # after a fatal line the process usually ends by itself, with more to say
+_DOCKER_PAUSE = (0.5, 1.0, 2.0, 4.0, 8.0)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchResult:
+    """How the watch ended: ready (no verdict), or a verdict and whether it was only time that ran out."""
+
+    verdict: Verdict | None = None
+    timed_out: bool = False
+
+
+def secrets_of(plan: LaunchPlan) -> frozenset[str]:
+    """Return every secret value a plan carries, for masking whatever its engine prints."""
+    return plan.collect_secrets
+
+
+class StartWatch:
+    """One start on one node. `run` returns when it is ready, failed or out of time; nothing is stopped from here.
+
+    A worker of a model over several Sparks answers nobody: it is never ready or late by itself, it can only fail.
+    `failed_at` is when the first line of a failure that stands was written, by the node's clock in unix seconds.
+    ``began`` is when the verb began, by the context's clock: what its elapsed times and its timeout count from. ``again``
+    is the command that asks for the same once more; ``since`` where its log begins for this start, by the node's clock in
+    unix seconds.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        engine: Engine,
+        plan: LaunchPlan,
+        container_id: str,
+        ctx: CommandContext,
+        emit: Emit,
+        began: float | None = None,
+        again: str | None = None,
+        since: float | None = None,
+    ) -> None:
+        self.session = session
+        self.plan = plan
+        self.container_id = container_id
+        self.ctx = ctx
+        self.emit = emit
+        self.log = LogAnalyzer(engine, plan.ready)
+        self.began = ctx.clock.monotonic() if began is None else began
+        self.again = again or f"sparkctl up {plan.profile} --node {plan.node}"
+        self.since = since
+        self.expected = ExpectedDurations()
+        self.saved: SavedLogWriter | None = None
+        self._secrets = secrets_of(plan)
+        self._masker = LineMasker(self._secrets)
+        self._phase_began = ctx.clock.monotonic()
+        self._why_not: str | None = None
+        self._facts: tuple[EngineFact, ...] = ()  # as they were told last
+        self._moved = asyncio.Event()
+        self._stamps: dict[int, str] = {}  # when lines of failures were written, by their number
+        self._reported: tuple[Phase, Step | None] | None = None
+        self._unreadable: LogUnreadable | None = None  # Docker cannot read its log: only its answers are watched
+        self._is_paused = False
+
+    async def run(self, timeout: float | None) -> WatchResult:
+        """Watch until the end; ``timeout`` is for the whole verb, in seconds."""
+        works = [self._follow_to_end(), self._wait_for_fatal(), self._watch_for_pauses()]
+        if self.plan.rank == 0:
+            works[1:1] = [self._wait_until_ready()]
+            works.append(self._watch_timeouts(timeout))
+        tasks = [asyncio.ensure_future(work) for work in works]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            # In the order of the list: a container that has ended has ended, whatever else was true a moment ago.
+            return next(task for task in tasks if task in done).result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def loads_weights(self) -> bool:
+        """Tell whether the log says that weights are being read now."""
+        return is_loading_weights(self.log.phase, self.log.step)
+
+    @property
+    def failed_at(self) -> float | None:
+        """When the first failure that stands was told of, None where its log tells of none or has no times."""
+        numbers = [seen.number for seen in self.log.list_open_failures if seen.number in self._stamps]
+        at = parse_log_time(self._stamps[min(numbers)], "") if numbers else None
+        return None if at is None else at.seconds
+
+    def report(self, phase: Phase | None = None, detail: str | None = None) -> None:
+        """Emit the phase as it is now."""
+        now = self.ctx.clock.monotonic()
+        phase = phase or self.log.phase
+        if self._reported is None or self._reported[0] is not phase:
+            self._phase_began = now
+        self._reported = (phase, self.log.step)
+        self.emit(
+            PhaseChanged(
+                self.ctx.clock.unix_time(), self.plan.node, self.plan.instance, phase,
+                None if phase is Phase.READY else self.log.step, now - self.began, self.expected.seconds, detail,
+                self.expected.parts,
+            )
+        )  # fmt: skip
+
+    # the log
+
+    async def _follow_to_end(self) -> WatchResult:
+        """Follow through reconnects and restarts of Docker until the container has really ended."""
+        follower = ContainerLogStream(
+            self.session.link, self.container_id, since=self.since, on_gap=self._warn_missing_lines
+        )
+        self.report()
+        failures = 0
+        while True:
+            try:
+                if (failures or self._unreadable) and (ended := await self._check_container_end()) is not None:
+                    return ended
+                if self._unreadable is not None:
+                    failures = 0
+                    continue
+                async with aclosing(follower.follow()) as batches:
+                    async for batch in batches:
+                        failures = 0
+                        await self._read_batch(batch)
+                ended = await self._check_container_end()
+                if ended is not None:
+                    return ended
+            except ConnectionLost:
+                await self.session.link.reconnect()
+            except ContainerNotFound:
+                return WatchResult(start_verdict.verdict_of_exit(self.plan, self.log, None, self.again))
+            except DockerUnavailable as down:
+                if failures == 0:
+                    self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, down.message, down.hint))
+                await self.ctx.clock.sleep(_DOCKER_PAUSE[min(failures, len(_DOCKER_PAUSE) - 1)])
+                failures += 1
+            except LogUnreadable as silent:
+                self._warn_log_unreadable(silent)
+            except DockerError:
+                # The log of a container that is being removed cannot be read: that is its end, not our failure.
+                if failures == len(_DOCKER_PAUSE):
+                    raise
+                await self.ctx.clock.sleep(_DOCKER_PAUSE[failures])
+                failures += 1
+
+    def _warn_missing_lines(self) -> None:
+        self.emit(missing_lines_warning(self.ctx, self.plan.node, self.plan.instance))
+
+    def _warn_log_unreadable(self, silent: LogUnreadable) -> None:
+        what = f"{silent.message}; {self.plan.instance} is watched by its answers and its exit code alone"
+        self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, what, silent.hint))
+        self._unreadable = silent
+        self._moved.set()
+
+    async def _read_batch(self, batch: tuple[LogLine, ...]) -> None:
+        lines = await self._masker.mask(batch)
+        if self.saved is not None and self.saved.failed is None:
+            self.saved.write(lines)
+            if self.saved.failed is not None:
+                what = f"the log of {self.plan.instance} is not saved any more: {self.saved.failed}"
+                self.emit(WarningEmitted(self.ctx.clock.now(), self.plan.node, what, None))
+        moved = self.log.feed_lines(lines)
+        self._record_failure_times(lines)
+        if told := drop_own_requests(lines):
+            self.emit(LogArrived(self.ctx.clock.unix_time(), self.plan.node, self.plan.instance, told))
+        if moved:
+            self.report()
+        facts = tuple(self.log.facts.values())
+        if facts != self._facts:
+            self._facts = facts
+            self.emit(FactsLearned(self.ctx.clock.unix_time(), self.plan.node, self.container_id, facts))
+        self._moved.set()
+
+    def _record_failure_times(self, lines: tuple[LogLine, ...]) -> None:
+        """Keep when the lines of new failures were written."""
+        for seen in self.log.failures:
+            if seen.number not in self._stamps:
+                self._stamps[seen.number] = next(
+                    (one.when for one in lines if one.number == seen.number), lines[0].when
+                )
+
+    async def _check_container_end(self) -> WatchResult | None:
+        """An ended stream proves nothing by itself: ask Docker. None while the container lives."""
+        container: Container | None
+        try:
+            container = await self.session.docker.inspect_container(self.container_id)
+        except ContainerNotFound:
+            container = None
+        if container is not None and container.is_alive:
+            await self.ctx.clock.sleep(_POLL)
+            return None
+        if container is not None and container.error:
+            container = replace(container, error=redact(container.error, self._secrets))  # it quotes the command
+        requests = None if container is None else await find_stop_signals(self.session, container)
+        verdict = start_verdict.verdict_of_exit(self.plan, self.log, container, self.again, requests)
+        if self._unreadable is not None and self._unreadable.hint is not None:
+            verdict = replace(verdict, remedy=f"Why is in no log: {self._unreadable.hint}.")
+        return WatchResult(verdict)
+
+    # ready
+
+    async def _wait_until_ready(self) -> WatchResult:
+        service, manners = self.plan.service, QueryMarkerSupport()
+        is_asked = service.port is not None and (service.ready.health is not None or service.ready.probe != "none")
+        while not self.log.ready_line_seen and not (self._unreadable is not None and is_asked):
+            self._moved.clear()
+            await self._moved.wait()
+        for question in (engine_probe.check_health, engine_probe.request_token):
+            while True:
+                self._why_not = self._why_not or f"{question.__name__.replace('_', ' ')}: asked, no answer yet"
+                try:
+                    if question is engine_probe.request_token:
+                        service = await engine_probe.resolve_served_model(self.session.link, service, manners)
+                    answer = await question(self.session.link, service, manners=manners)
+                except ConnectionLost:
+                    await self.session.link.reconnect()
+                    continue
+                if answer.good:
+                    self._why_not = None
+                    break
+                self._why_not = answer.format_masked(self._secrets)
+                await self.ctx.clock.sleep(_POLL)
+            if answer.unproven:
+                self.emit(
+                    WarningEmitted(
+                        self.ctx.clock.unix_time(),
+                        self.plan.node,
+                        f"{self.plan.instance}: {answer.what}; it is alive, but no token proves it",
+                        "give the profile the same key: args.api-key: ${VAR}",
+                    )
+                )  # fmt: skip
+        return WatchResult()
+
+    async def _wait_for_fatal(self) -> WatchResult:
+        while (fatal := self.log.fatal) is None:
+            self._moved.clear()
+            await self._moved.wait()
+        await self.ctx.clock.sleep(_FATAL_GRACE)
+        return WatchResult(start_verdict.verdict_of_fatal_line(self.plan, self.log, fatal))
+
+    # time
+
+    async def _watch_timeouts(self, timeout: float | None) -> WatchResult:
+        limits = self.plan.timeouts
+        while True:
+            now = self.ctx.clock.monotonic()
+            phase = self.log.phase
+            if timeout is not None and now - self.began > timeout:
+                return await self._out_of_time(phase, now - self.began, "--timeout")
+            limit = {Phase.STARTING: limits.starting, Phase.LOADING: limits.loading, Phase.WARMING: limits.warming}.get(
+                phase
+            )
+            name = f"start.timeouts.{phase}"
+            if self._unreadable is not None:  # without a log no phase is known: it has the time of all of them
+                limit, name = limits.starting + limits.loading + limits.warming, "start.timeouts.loading"
+            if limit is not None and now - self._phase_began > limit:
+                return await self._out_of_time(phase, now - self._phase_began, name)
+            await self.ctx.clock.sleep(0.2)
+
+    async def _watch_for_pauses(self) -> WatchResult:
+        """Say it as soon as somebody pauses the container, and when it goes on."""
+        while True:
+            await self.ctx.clock.sleep(_PAUSE_LOOK)
+            await self._check_for_pause()
+
+    async def _check_for_pause(self) -> None:
+        with suppress(DockerError, NodeError):
+            container = await self.session.docker.inspect_container(self.container_id)
+            is_paused = container.state is ContainerState.PAUSED
+            if is_paused is not self._is_paused:
+                self._is_paused = is_paused
+                what, hint = f"{self.plan.instance} goes on: it is not paused any more", None
+                if is_paused:
+                    what = f"{self.plan.instance} is paused (docker pause): its start stands still"
+                    hint = f"on {self.plan.node}: docker unpause {self.plan.container_name}"
+                self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, what, hint))
+
+    async def _out_of_time(self, phase: Phase, seconds: float, limit: str) -> WatchResult:
+        raise_if_disconnected(self.session, self.plan.instance, self.again)
+        await self._check_for_pause()
+        if self._is_paused:
+            return WatchResult(start_verdict.of_pause(self.plan, self.log, phase, seconds, self.again), timed_out=True)
+        return WatchResult(
+            start_verdict.verdict_of_timeout(self.plan, self.log, phase, seconds, limit, self._why_not), timed_out=True
+        )
+
+
+async def find_stop_signals(session: Session, container: Container) -> tuple[int, ...] | None:
+    """Return the signals with which Docker was asked to end a container, None where that is not known."""
+    try:
+        return await session.docker.find_stop_signals(container)
+    except (DockerError, NodeError):
+        return None
+
+
+def raise_if_disconnected(session: Session, what: str, again: str) -> None:
+    """Raise `Unreachable` where the node is not there at the end of the time that a start has.
+
+    What ``what`` did meanwhile is not known: neither ready nor failed may be said of it.
+    """
+    node, link = session.node.name, session.link.status
+    if link.state is not NodeState.OK:
+        raise Unreachable(
+            node,
+            f"{node} was lost ({link.detail or link.state}) and did not come back in time; {what} may well go on there",
+            f"when it answers again: {again} goes on watching",
+        )

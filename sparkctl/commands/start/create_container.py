@@ -1,0 +1,97 @@
+"""Creating and starting one container: done once whatever breaks in between, and taken back whole when it must be."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sparkctl.commands.context import CommandContext, CommandInterrupted, NodeLock
+from sparkctl.errors import ConnectionLost, ContainerNotFound, DockerError, NodeError
+from sparkctl.history.model import NodeResult
+from sparkctl.model.container import ContainerState
+from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
+from sparkctl.transport.session import Session
+
+_UNDO_PATIENCE = 15.0
+
+
+class CreateTimeout(DockerError):
+    """Docker did not answer to the creation within its time."""
+
+
+async def create_container(ctx: CommandContext, session: Session, plan: LaunchPlan, lock: NodeLock) -> str:
+    """Create and start. The first Ctrl-C lets this finish (the engine then goes on without us), a second undoes it."""
+    work = asyncio.ensure_future(_create_and_start(session, plan, lock))
+    second = asyncio.ensure_future(ctx.interrupt.wait(2))
+    try:
+        await asyncio.wait({work, second}, timeout=plan.timeouts.creating, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            ctx.record_node_result(NodeResult(plan.node, plan.instance, container=work.result()))
+            return work.result()
+        removed = await _remove_created_container(session, plan, work)
+        if second.done():
+            raise CommandInterrupted(f"interrupted while {plan.container_name} was created; {removed}")
+        hint = f"on {plan.node}: systemctl status docker"
+        raise CreateTimeout(plan.node, f"no answer to the creation in time; {removed}", hint)
+    finally:
+        second.cancel()
+        work.cancel()
+        await asyncio.gather(work, second, return_exceptions=True)
+
+
+async def _create_and_start(session: Session, plan: LaunchPlan, lock: NodeLock) -> str:
+    try:
+        container_id = await session.docker.create(plan)
+    except ConnectionLost:
+        container_id = await _create_after_reconnect(session, plan, lock)
+    try:
+        await session.docker.start(container_id)
+    except ConnectionLost:
+        await _start_after_reconnect(session, plan, container_id)
+    except DockerError as refused:
+        # A refused start leaves a container in state "created" behind: nothing half-started may stay.
+        try:
+            await session.docker.remove(container_id, force=True)
+        except (DockerError, NodeError) as error:
+            raise DockerError(
+                plan.node,
+                f"{refused.message}; and what it left behind could not be removed ({error.message})",
+                refused.hint,
+            ) from refused
+        raise
+    return container_id
+
+
+async def _create_after_reconnect(session: Session, plan: LaunchPlan, lock: NodeLock) -> str:
+    """The connection broke under the create call: it may have been done or not. Look, and only then do it again."""
+    await session.link.reconnect(give_up_after=plan.timeouts.creating)
+    await lock.reacquire_if_lost()
+    for container in await session.docker.list_containers():
+        if container.name == plan.container_name and container.label(ContainerLabel.HASH) == plan.profile_hash:
+            return container.id
+    return await session.docker.create(plan)
+
+
+async def _start_after_reconnect(session: Session, plan: LaunchPlan, container_id: str) -> None:
+    """The connection broke under the start call. One that has run, even if it has ended since, was started."""
+    await session.link.reconnect(give_up_after=plan.timeouts.creating)
+    if (await session.docker.inspect_container(container_id)).state is ContainerState.CREATED:
+        await session.docker.start(container_id)
+
+
+async def _remove_created_container(session: Session, plan: LaunchPlan, work: asyncio.Future[str]) -> str:
+    """Remove what a creation left; say so, or say that it could not be done.
+
+    The call that is under way is waited for: cancelled here, it would still be carried out there, after our look.
+    """
+    await asyncio.wait({work}, timeout=_UNDO_PATIENCE)
+    if not work.done():
+        return f"Docker has not answered yet: {plan.container_name} may still appear"
+    if work.exception() is not None:
+        return "nothing was left behind"  # it failed by itself, and cleaned up after itself
+    try:
+        await session.docker.remove(work.result(), force=True)
+    except ContainerNotFound:
+        return "it is gone"
+    except (DockerError, NodeError) as error:
+        return f"it may still be there ({error.message})"
+    return "it was removed again"

@@ -1,0 +1,202 @@
+"""Whether a start fits on a node: what was looked at there, held against the profile's claim."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.start.start_request import to_switch_command
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.engines.command_flags import CommandFlags
+from sparkctl.engines.memory_estimate import DraftWorkspace
+from sparkctl.engines.readable import find_invalid_memory_flag, find_unresolved_flag
+from sparkctl.errors import InvalidInput, OperationRefused
+from sparkctl.model.checkpoint import CheckpointFiles
+from sparkctl.model.container import Container
+from sparkctl.model.container_labels import parse_expected_memory_label, parse_port_label, parse_ready_rule_label
+from sparkctl.model.guard_state import DEFAULT_FLOOR
+from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan, ReadinessTarget
+from sparkctl.model.memory_fit import FitOutcome, MemoryBudget, MemoryFit, MemoryHolder
+from sparkctl.model.phase import Phase
+from sparkctl.model.profile import Profile
+from sparkctl.model.secrets import redact
+from sparkctl.model.units import GIB
+from sparkctl.model.verdict import FailureCause, FieldChange
+from sparkctl.monitor import engine_probe
+from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.node.node_inspection import NodeInspection
+from sparkctl.profiles.memory_fit.estimate_input import (
+    build_estimate_input,
+    count_nodes,
+    find_missing_checkpoint,
+    list_checkpoint_paths,
+)
+from sparkctl.profiles.memory_fit.evaluation import evaluate_memory_fit, find_memory_rule
+from sparkctl.transport.session import Session
+
+_TO_COME = 2 * GIB  # of what it is expected to hold: whoever lacks less is taken for ready unasked
+_COMING = (Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
+_HEALTH = 3.0  # seconds
+
+
+def list_model_sections(profile: Profile, plan: LaunchPlan) -> list[str]:
+    """Return what to look at beside the rest: the model's files."""
+    return [f"model={place}" for place in list_checkpoint_paths(profile, plan)]
+
+
+async def find_loading_containers(
+    session: Session, look: NodeInspection, containers: Sequence[Container]
+) -> frozenset[str]:
+    """Return the ids of those that are still being started, and so take more than they hold now.
+
+    Only who holds much less than it is expected to is asked, and who does not answer is loading.
+    """
+    asked = []
+    for one in containers:
+        expected, held, rule = (
+            parse_expected_memory_label(one),
+            look.container_memory(one.id),
+            parse_ready_rule_label(one),
+        )
+        lacks = expected is not None and held is not None and held < expected - _TO_COME
+        if lacks and one.is_managed and one.is_alive and rule is not None and rule.health is not None:
+            asked.append((one.id, ReadinessTarget(parse_port_label(one), rule)))
+    answers = await gather_or_cancel(
+        *(engine_probe.check_health(session.link, service, _HEALTH) for _, service in asked)
+    )
+    return frozenset(one for (one, _), answer in zip(asked, answers, strict=True) if not answer.good)
+
+
+def read_memory_budget(
+    look: NodeInspection, containers: Sequence[Container], replaced: frozenset[str], comes: frozenset[str]
+) -> MemoryBudget | None:
+    """Return what stands on the node, None where it did not say what memory it has."""
+    if look.memory is None:
+        return None
+    holders = []
+    for one in containers:
+        if not one.is_alive:
+            continue
+        held = look.container_memory(one.id)
+        coming = max(0, (parse_expected_memory_label(one) or 0) - held) if one.id in comes and held is not None else 0
+        name = one.label(ContainerLabel.INSTANCE) or one.name
+        holders.append(MemoryHolder(name, one.is_managed, held, coming, one.id in replaced))
+    memory = look.memory
+    return MemoryBudget(
+        memory.total, max(0, memory.available), min(memory.reclaimable, max(0, memory.available)), tuple(holders)
+    )
+
+
+def memory_budget_of_view(view: NodeTelemetryView, instance: str) -> MemoryBudget | None:
+    """Return what a node has that is followed, to a start of ``instance``; None where its memory is not known."""
+    memory = (view.sample.memory if view.sample is not None else None) or view.reading
+    if memory is None:
+        return None
+    holders = []
+    for one in view.instances:
+        if not one.is_alive:
+            continue
+        is_coming = one.ours and one.phase in _COMING and one.memory is not None
+        coming = max(0, (one.expected or 0) - (one.memory or 0)) if is_coming else 0
+        holders.append(MemoryHolder(one.name, one.ours, one.memory, coming, one.ours and one.name == instance))
+    available = max(0, memory.available)
+    return MemoryBudget(memory.total, available, min(memory.reclaimable, available), tuple(holders))
+
+
+def calculate_fit(
+    ctx: CommandContext, profile: Profile, plan: LaunchPlan, look: NodeInspection, containers: Sequence[Container],
+    replaced: frozenset[str] = frozenset(), comes: frozenset[str] = frozenset(), asked: int = 1,
+) -> MemoryFit:  # fmt: skip
+    """Return whether the launch fits beside what stands there. Raises `InvalidInput` for a flag that cannot be so."""
+    if (wrong := find_invalid_memory_flag(profile.engine, CommandFlags(plan.command))) is not None:
+        raise InvalidInput(*(redact(one, plan.collect_secrets) for one in wrong))
+    return calculate_fit_from_budget(
+        ctx, profile, plan, look.models, read_memory_budget(look, containers, replaced, comes), asked
+    )
+
+
+def calculate_fit_from_budget(
+    ctx: CommandContext,
+    profile: Profile,
+    plan: LaunchPlan,
+    models: Sequence[CheckpointFiles],
+    there: MemoryBudget | None,
+    asked: int = 1,
+) -> MemoryFit:
+    """Return whether the launch fits there. ``models``: what was found of its files; the history is read. ``asked``: how many
+    Sparks are to carry it together."""
+    if (why := _unread(profile, plan)) is not None:
+        return MemoryFit(
+            plan.node, plan.profile, FitOutcome.UNKNOWN, standing=there, cautions=(redact(why, plan.collect_secrets),)
+        )
+    history = ctx.history
+    workspace = DraftWorkspace.UNKNOWN
+    if history.failed_for(plan.profile_hash, FailureCause.DRAFT_WORKSPACE):
+        workspace = DraftWorkspace.TAKEN
+    elif history.was_ready(plan.profile_hash):
+        workspace = DraftWorkspace.NOT_TAKEN
+    claim = find_memory_rule(build_estimate_input(profile, plan, models, workspace), there.total if there else 0)
+    floor = plan.floor_memory if plan.floor_memory is not None else plan.guard.floor if plan.guard else DEFAULT_FLOOR
+    seen = history.get_measured_peak(plan.profile_hash, plan.node)
+    missing = find_missing_checkpoint(profile, plan, models)
+    made = evaluate_memory_fit(plan.node, plan.profile, claim, there, floor, plan.expected_memory, seen)
+    secrets = plan.collect_secrets
+    cautions = (
+        made.cautions
+        if missing is None
+        else (*made.cautions, f"no weights lie in {missing}: put the model there first")
+    )
+    parts = tuple(replace(part, words=redact(part.words, secrets)) for part in made.parts)
+    cautions = tuple(redact(one, secrets) for one in cautions)
+    wanted = count_nodes(profile, plan)
+    made = replace(made, parts=parts, cautions=cautions, absent=missing, sparks=wanted)
+    if wanted <= asked:
+        return made
+    return replace(made, answer=FitOutcome.SEVERAL, stops=(), largest=None, least=None)
+
+
+def _unread(profile: Profile, plan: LaunchPlan) -> str | None:
+    """Return why nothing can be summed: a flag that decides is not there yet, or cannot be so."""
+    words = CommandFlags(plan.command)
+    if (wrong := find_invalid_memory_flag(profile.engine, words)) is not None:
+        return wrong[0]
+    if (flag := find_unresolved_flag(profile.engine, words)) is not None:
+        return f"{flag[0]} is {flag[1]}, which only the shell of the container knows"
+    return None
+
+
+def suggest_commands(one: MemoryFit, again: Callable[[FieldChange | None], str]) -> tuple[str, ...]:
+    """Return what follows from the answer: the start, or each way to make it fit. ``again`` gives the command that starts it,
+    with a field changed."""
+    if not one.is_refused:
+        return (again(None),)
+    ours = {each.name for each in one.standing.holders if each.ours} if one.standing is not None else set()
+    found = [
+        shlex.join(["sparkctl", "down", name, "--node", one.node])
+        if name in ours
+        else f"on {one.node}: {shlex.join(['docker', 'stop', name])}"
+        for name in one.stops
+    ]
+    return (*found, *(again(each) for each in (one.largest, one.least) if each is not None))
+
+
+def suggest_switch_or_commands(one: MemoryFit, again: Callable[[FieldChange | None], str]) -> tuple[str, ...]:
+    """The same as whole ways: where all that is in the way is ours, the one command that has it give way and starts this."""
+    if not _gives_way(one):
+        return suggest_commands(one, again)
+    return (to_switch_command(again(None)), *suggest_commands(one, again)[len(one.stops) :])
+
+
+def _gives_way(one: MemoryFit) -> bool:
+    ours = {each.name for each in one.standing.holders if each.ours} if one.standing is not None else set()
+    return one.answer is FitOutcome.IF_STOPPED and ours.issuperset(one.stops)
+
+
+def build_fit_refusal(one: MemoryFit, again: Callable[[FieldChange | None], str]) -> OperationRefused:
+    """Return the error of a start that does not fit."""
+    why = f" ({one.cautions[0]})" if one.lacking and one.cautions else ""
+    switch = [to_switch_command(again(None))] if _gives_way(one) else []
+    all_the_same = f"start it all the same: {again(None)} --force"
+    return OperationRefused(one.sentence + why, "\n".join([*switch, *suggest_commands(one, again), all_the_same]))

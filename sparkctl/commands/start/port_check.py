@@ -1,0 +1,37 @@
+"""Before a start: whether its port can be reached through the connection to its node, so that the start can be watched."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sparkctl.errors import OperationRefused
+from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.transport.session import Session
+
+_LOOPBACK = "127.0.0.1"
+_PATIENCE = 5.0  # seconds; on its own loopback a node answers at once
+
+
+async def verify_port_access(session: Session, plan: LaunchPlan) -> None:
+    """Open a connection to the port and close it again; that nobody listens there yet is as it should be.
+
+    Raises:
+        ForwardingForbidden: sshd forwards no connection to it.
+        Refused: nothing answers, not even with a refusal.
+    """
+    service = plan.service
+    is_asked = service.ready.health is not None or service.ready.probe != "none"
+    if plan.rank != 0 or service.port is None or not is_asked:
+        return
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            _, writer = await session.link.open_tcp(_LOOPBACK, service.port)
+        writer.close()
+    except ConnectionRefusedError:
+        return
+    except TimeoutError as silent:
+        node = session.node.name
+        raise OperationRefused(
+            f"port {service.port} of {node} does not answer on its own loopback, so the start could not be watched",
+            f"a firewall on {node} may drop it: sudo iptables -S; or take another port: --set port=PORT",
+        ) from silent

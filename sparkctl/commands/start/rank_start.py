@@ -1,0 +1,223 @@
+"""One rank's part of a start, on its node: what is looked at, decided, changed and watched there, at `operations.up`'s word."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+
+from sparkctl.commands.context import CommandContext, NodeLock
+from sparkctl.commands.drop_caches import MissingSudoRight, drop_node_caches
+from sparkctl.commands.event_stream import Emit
+from sparkctl.commands.guard_session import stop_watching_containers
+from sparkctl.commands.history_writer import build_node_result
+from sparkctl.commands.start import earlier, node_fit
+from sparkctl.commands.start.container_watch import WatchResult, secrets_of
+from sparkctl.commands.start.create_container import CreateTimeout, create_container
+from sparkctl.commands.start.launch_plans import RankLaunch
+from sparkctl.commands.start.port_check import verify_port_access
+from sparkctl.commands.start.rank_watch import RankWatch, cancel_or_raise
+from sparkctl.commands.start.start_measurements import StartMemory
+from sparkctl.commands.start.start_preflight import PreflightInspection, StartDecision, decide_start
+from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.start.timing import StartTimer
+from sparkctl.commands.stop.stop import remove_ended_container, stop_container
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.errors import ContainerNotFound, DockerError, NodeError, OperationRefused, SparkctlError
+from sparkctl.logs import edits
+from sparkctl.model.events import MemorySampled, PhaseChanged
+from sparkctl.model.guard_state import UnwatchReason
+from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.phase import ExpectedDurations, Phase
+from sparkctl.model.units import format_duration
+from sparkctl.model.verdict import ChangeDirection, Evidence, FailureCause, Verdict
+from sparkctl.monitor import engine_probe, switch_journal
+from sparkctl.monitor.asking import QueryMarkerSupport
+from sparkctl.transport.session import Session
+
+_IDENTITY = ("identity", "memory", "processes", "gpu", "listen", "docker")
+
+
+class RankStart(RankWatch):
+    """One container's start. The attributes are what later steps need of earlier ones; ``began`` is the verb's."""
+
+    def __init__(
+        self,
+        ctx: CommandContext,
+        request: StartInstance,
+        session: Session,
+        launch: RankLaunch,
+        emit: Emit,
+        began: float,
+    ) -> None:
+        super().__init__(ctx, session, request.engine, launch.plan, emit, began, request.retry_command, request.timeout)
+        self.request, self._alone = request, launch.alone
+        self.scene: PreflightInspection | None = None
+        self.decision = StartDecision()
+        self.stopped_another = False
+        self.timing = StartTimer(ctx, request.profile)
+        self.fit = StartMemory(ctx, request.profile, request.retry_command_with, forced=request.forced)
+        self.fit.emit = emit
+
+    # looking and deciding
+
+    async def inspect_node(self) -> None:
+        """Look at everything that the decision rests on."""
+        session, plan = self.session, self.plan
+        engine, containers, image = await gather_or_cancel(
+            session.docker.info(), session.docker.list_containers(), session.docker.inspect_image(plan.image)
+        )
+        paths = [f"path={mount.source}" for mount in plan.mounts if mount.source.startswith("/")]
+        disk = [f"disk={engine.root_dir}"] if engine.root_dir else []
+        look = await session.read_node(
+            *_IDENTITY, "journal", *disk, *paths, *node_fit.list_model_sections(self.request.profile, plan)
+        )
+        switch_journal.refuse_if_journal_found(session.node.name, self.ctx, look.journal)
+        if look.memory is not None:
+            self.emit(MemorySampled(self.ctx.clock.unix_time(), session.node.name, look.memory))
+        kept = self.request.kept
+        self.scene = PreflightInspection(look, tuple(one for one in containers if one.id not in kept), engine, image)
+        self.ctx.record_node_result(build_node_result(plan, self.scene))
+
+    async def decide_action(self) -> None:
+        """Decide what to do, by what was looked at last; raises what stands in the way."""
+        assert self.scene is not None
+        self.decision = decide_start(
+            self.plan, self.scene, replace=self.request.replace, again=self.request.retry_command
+        )
+        if self.decision.attach is None:
+            await verify_port_access(self.session, self.plan)
+            sparks = len(self.request.nodes)
+            await self.fit.check_fit(self.session, self._alone, self.scene, self.decision.stop, sparks)
+
+    def warn_of_decision(self) -> None:
+        """Say what the decision leaves to be minded."""
+        for message, hint in self.decision.warnings:
+            self.warn(message, hint)
+
+    async def collect_earlier(self) -> None:
+        """Fetch what an earlier start left there, and say what became of it."""
+        await earlier.collect_guard_receipts(self.session, self.ctx, self.plan, self.warn)
+
+    async def is_ready(self) -> bool:
+        """Ask an instance that runs already whether it is ready; raises `Refused` where it is up and gives no token."""
+        plan = self.plan
+        manners = QueryMarkerSupport()
+        if not (await engine_probe.check_health(self.session.link, plan.service, manners=manners)).good:
+            return False
+        answer = await engine_probe.request_token(self.session.link, plan.service, manners)
+        if not answer.good:
+            raise OperationRefused(
+                f"{plan.instance} already runs on {plan.node} and its health answers, but "
+                + answer.format_masked(secrets_of(plan)),
+                f"see why: sparkctl logs {plan.instance} --node {plan.node}; start it anew: sparkctl down {plan.instance}",
+            )
+        return True
+
+    # changing
+
+    async def stop_other(self) -> None:
+        """Stop the other version of this instance that the decision found; raises where it had to be kept."""
+        other, plan = self.decision.stop, self.plan
+        if other is None:
+            return
+        await stop_watching_containers(self.session, self.ctx, self.emit, [other.id], UnwatchReason.STOPPED)
+        stopped = await stop_container(self.session, self.ctx, self.emit, other, plan.stop_grace)
+        self.stopped_another = True
+        if not stopped.removed:
+            raise SparkctlError(
+                f"{other.name} was stopped and kept, because its log could not be saved; nothing was started",
+                f"on {plan.node}: docker rm {other.name}, then: {self.request.retry_command}",
+            )
+
+    async def remove_ended_containers(self) -> None:
+        """Remove ended containers of ours that have the name."""
+        for ended in self.decision.sweep:
+            await remove_ended_container(self.session, self.ctx, self.emit, ended)
+
+    async def drop_caches(self) -> None:
+        """Drop the page cache, or say that it cannot be done."""
+        self.report(Phase.DROPPING_CACHES)
+        try:
+            await drop_node_caches(self.session, self.ctx, self.emit)
+        except MissingSudoRight as no:
+            self.drop_was_told = True
+            self.warn(f"page cache not dropped: {no.message}. The engine may find too little memory", no.hint)
+
+    async def create(self, lock: NodeLock) -> None:
+        """Create and start the container; the guard watches it from then on."""
+        self.report(Phase.CREATING)
+        await lock.reacquire_if_lost()  # a process that stood still may have lost it, with the connection as it was
+        self.container_id = await create_container(self.ctx, self.session, self.plan, lock)
+        with suppress(OSError):  # without it the end of this start is measured by what its processes held
+            self.fit.save_baseline(self.plan, self.container_id)
+        await self.guard_container(self.container_id)
+
+    async def attach_to_running(self, container_id: str) -> None:
+        """Join a start that is under way already."""
+        self.timing.has_joined = True
+        self.warn(f"{self.plan.instance} is already being started on {self.plan.node}; watching it")
+        await self.arm()
+        self.container_id = container_id
+        await self.guard_container(container_id)
+
+    async def remove_created_container(self) -> None:
+        """Remove what was created here: another rank could not be."""
+        try:
+            await self.session.docker.remove(self.container_id, force=True)
+            self.warn(f"{self.plan.container_name} on {self.plan.node} was removed again: nothing is left half-started")
+        except ContainerNotFound:
+            pass
+        except (DockerError, NodeError) as error:
+            what = f"{self.plan.container_name} on {self.plan.node} could not be removed again: {error.message}"
+            self.warn(what, f"sparkctl down {self.plan.instance}")
+
+    # watching
+
+    async def watch(self) -> WatchResult:
+        """Watch it as any rank, and what memory it takes beside."""
+        with suppress(OSError):  # a directory that takes nothing is told of where the log is to be saved
+            self.ctx.history.save_start_command(self.plan.instance, self.plan.node, self.container_id, self.again)
+        looking = asyncio.create_task(self.fit.sample_memory())
+        try:
+            return await super().watch()
+        finally:
+            await cancel_or_raise(looking)
+
+    def expected_duration(self) -> ExpectedDurations:
+        """Return how long it may take, by what was looked up before it began."""
+        return self.timing.expected
+
+    async def record_ready(self) -> None:
+        """Remember what the start took, once it is said that it is ready."""
+        await super().record_ready()
+        seconds = self.ctx.clock.monotonic() - self.began
+        peak = await self.fit.peak_bytes(self.container_id)
+        try:
+            self.timing.save_duration(self.plan, seconds, peak, self.fit.estimated)
+        except OSError as error:
+            self.warn(f"this start's duration was not kept: {error}")
+
+    # saying
+
+    def report(self, phase: Phase) -> None:
+        """Say that a phase has begun that is ours, not the engine's."""
+        elapsed, usual = self.ctx.clock.monotonic() - self.began, self.timing.expected
+        event = PhaseChanged(
+            self.ctx.clock.unix_time(), self.plan.node, self.plan.instance, phase, None, elapsed, usual.seconds
+        )
+        self.emit(replace(event, expected_parts=usual.parts))
+
+
+def verdict_of_create_timeout(plan: LaunchPlan, late: CreateTimeout) -> Verdict:
+    """Return the verdict on a container that Docker took too long to create."""
+    summary = f"Docker on {plan.node} took longer than {format_duration(plan.timeouts.creating)} to create {plan.container_name}."
+    limit, evidence = "start.timeouts.creating", (Evidence(late.message, "docker"),)
+    return Verdict(
+        FailureCause.TIMED_OUT,
+        summary,
+        evidence,
+        late.hint or "",
+        limit,
+        edit=edits.suggest_field_change(plan, limit, ChangeDirection.RAISE),
+    )

@@ -1,0 +1,361 @@
+"""``up``: look, decide, drop caches, create, watch until a token came. One generator for the CLI and the panel.
+
+A model over several Sparks is a gang of ranks, one a node (`operations.node_start`); one Spark is a gang of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+from sparkctl.commands.context import CommandContext, NodeLock
+from sparkctl.commands.event_stream import Emit, open_session, stream_events
+from sparkctl.commands.history_writer import OperationSubject, record_operation
+from sparkctl.commands.node_lock import acquire_node_lock
+from sparkctl.commands.start import connectivity_check, earlier, login_check
+from sparkctl.commands.start.create_container import CreateTimeout
+from sparkctl.commands.start.launch_plans import build_rank_launches
+from sparkctl.commands.start.rank_start import RankStart, verdict_of_create_timeout
+from sparkctl.commands.start.rank_watch import RankWatch
+from sparkctl.commands.start.ranks_preflight import (
+    refuse_different_images,
+    refuse_partial_stop,
+    refuse_partially_running,
+    refuse_wrong_node_count,
+)
+from sparkctl.commands.start.ranks_watch import Offsets, measure_clock_offsets, watch_ranks
+from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.stop.settle_pending_stops import withdraw
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.errors import DockerError, ExitCode, NodeError
+from sparkctl.history.model import OperationKind
+from sparkctl.logs import start_verdict
+from sparkctl.model.endpoint import format_endpoint_url
+from sparkctl.model.events import CommandEnded, Event, LaunchPlanned, Outcome, PhaseChanged, WarningEmitted
+from sparkctl.model.fabric import FabricRoute
+from sparkctl.model.guard_state import GuardCoverage
+from sparkctl.model.node import NodeName
+from sparkctl.model.phase import Phase
+from sparkctl.model.units import format_duration
+from sparkctl.model.verdict import Verdict
+from sparkctl.transport.docker import docker_client
+from sparkctl.transport.session import Session
+
+_STARTED = (Outcome.READY, Outcome.DETACHED, Outcome.FAILED, Outcome.TIMED_OUT)
+_UNCHANGED = "interrupted before anything was changed"
+_NOT_STARTED = "interrupted before anything was started"
+_TAKEN_BACK = "interrupted before all ranks were started; those that were are taken back"
+_OLD_GONE = "interrupted: the one that ran before was stopped, the new one was not started"
+
+
+def start_instance(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event, None]:
+    """Start a profile on its nodes and stream what happens; the last event is `Ended`."""
+
+    def run(own: CommandContext) -> AsyncGenerator[Event, None]:
+        return stream_events(
+            own, _StartRun(own, request).run, request.profile.name, request.node.name, on_interrupt=None
+        )
+
+    subject = OperationSubject(OperationKind.START, request.nodes, None, request.profile, request.retry_command)
+    return run(ctx) if request.dry_run else record_operation(ctx, subject, run)
+
+
+class _StartRun:
+    """One run of the verb. ``ranks`` are in the order of the request's nodes: the first is the head's."""
+
+    def __init__(self, ctx: CommandContext, request: StartInstance) -> None:
+        self.ctx = ctx
+        self.request = request
+        self.began = ctx.clock.monotonic()
+        self.ranks: tuple[RankStart, ...] = ()
+        self.way: FabricRoute | None = None  # between several
+        self.locks: dict[NodeName, NodeLock] = {}
+        self.clocks: Offsets = {}
+        self._emit: Emit = lambda event: None
+
+    async def run(self, emit: Emit) -> CommandEnded:
+        """Do it all. Ctrl-C ends it wherever nothing is half done; see `create` for the one place where it waits."""
+        self._emit = emit
+        refuse_wrong_node_count(self.request.profile, self.request.nodes)
+        async with AsyncExitStack() as stack:
+            sessions = [await open_session(stack, self.ctx, node, self.emit) for node in self.request.nodes]
+            if not self.request.dry_run:
+                docker_client.preload_docker_sdk()
+            ended = await self._prepare(sessions)
+            if ended is not None:
+                return ended
+            # One order for everybody: two starts over the same Sparks never wait for each other.
+            for rank in sorted(self.ranks, key=lambda one: one.plan.node):
+                self.locks[rank.plan.node] = await self._lock(stack, rank)
+            for rank in self.ranks:
+                stack.push_async_callback(rank.detach)
+            return await self._start()
+
+    def emit(self, event: Event) -> None:
+        """Tell what happened, and have it timed for the rank it is of."""
+        for rank in self.ranks:
+            if rank.plan.node == event.node:
+                rank.timing.record_event(event)
+        self._emit(event)
+
+    @property
+    def head(self) -> RankStart:
+        """The rank that answers clients."""
+        return self.ranks[0]
+
+    # looking and deciding
+
+    async def _prepare(self, sessions: Sequence[Session]) -> CommandEnded | None:
+        """Look and decide, changing nothing; return the end where there is nothing to start."""
+        guard = self.ctx.interrupt.run_interruptible
+        await guard(self._look(sessions), _UNCHANGED)
+        for rank in self.ranks:
+            self.emit(LaunchPlanned(self.ctx.clock.unix_time(), rank.plan.node, rank.plan))
+            rank.timing.load_expected(rank.plan)
+        self._warn_about_flags()
+        if not self.request.dry_run:
+            await guard(gather_or_cancel(*(rank.collect_earlier() for rank in self.ranks)), _UNCHANGED)
+        await guard(self._decide(), _UNCHANGED)
+        await guard(self._check_connectivity(sessions), _UNCHANGED)
+        if self.request.dry_run:
+            for rank in self.ranks:
+                rank.warn_of_decision()
+            return self._ended(Outcome.PLANNED)
+        self.clocks = await guard(measure_clock_offsets(self.ranks), _UNCHANGED)
+        if self.head.decision.attach is not None:
+            for rank in self.ranks:
+                withdraw(self.ctx, rank.plan.node, (rank.plan.instance,), rank.warn, "a new start was asked for")
+            return await guard(self._check_running_instance(), _UNCHANGED)
+        if not self.request.once_more:
+            plans = [rank.plan for rank in self.ranks]
+            await guard(earlier.confirm_after_failures(self.ctx, plans, self.request.retry_command), _UNCHANGED)
+        return None
+
+    async def _look(self, sessions: Sequence[Session]) -> None:
+        """Look at all nodes together; a plan for each comes of it."""
+        launches, self.way = await build_rank_launches(self.ctx, self.request, sessions)
+        self.ranks = tuple(
+            RankStart(self.ctx, self.request, session, launch, self.emit, self.began)
+            for session, launch in zip(sessions, launches, strict=True)
+        )
+        await gather_or_cancel(*(rank.inspect_node() for rank in self.ranks))
+
+    async def _decide(self) -> None:
+        """Decide for every node before anything changes on any; the first that refuses ends it."""
+        plans, scenes = [rank.plan for rank in self.ranks], [rank.scene for rank in self.ranks if rank.scene]
+        if len(self.ranks) > 1:
+            refuse_partially_running(plans, scenes)
+            refuse_different_images(self.request.words or (self.request.profile.name,), plans, scenes)
+        for rank in self.ranks:
+            await rank.decide_action()
+        refuse_partial_stop(plans, [rank.decision.stop for rank in self.ranks])
+
+    async def _check_connectivity(self, sessions: Sequence[Session]) -> None:
+        """Say what is to be minded of the way between the nodes; raises `Refused` where they do not reach each other on it."""
+        if self.way is None or self.head.decision.attach is not None:
+            return
+        cautions = (*self.way.cautions, *await connectivity_check.check_fabric(sessions, self.way))
+        for caution in (*cautions, *await login_check.check_rank_logins(self.request.engine, sessions, self.way)):
+            self.emit(WarningEmitted(self.ctx.clock.unix_time(), None, caution))
+
+    async def _check_running_instance(self) -> CommandEnded | None:
+        """Return success for an instance that is ready; None for one that is not, yet."""
+        if not await self.head.is_ready():
+            return None
+        plan, container = self.head.plan, self.head.decision.attach
+        status = container.status if container is not None else ""
+        self.emit(
+            PhaseChanged(self.ctx.clock.unix_time(), plan.node, plan.instance, Phase.READY, None, 0.0, None, status)
+        )
+        return self._ended(Outcome.READY, message=f"{plan.instance} already runs on {self._node_names} ({status})")
+
+    # changing
+
+    async def _lock(self, stack: AsyncExitStack, rank: RankStart) -> NodeLock:
+        doing = f"starting {rank.plan.instance}"
+        lock = await self.ctx.interrupt.run_interruptible(
+            acquire_node_lock(rank.session, self.ctx, doing, rank.warn), _UNCHANGED
+        )
+        stack.push_async_callback(lock.release)
+        return lock
+
+    async def _start(self) -> CommandEnded:
+        """Start it under the locks, and watch it."""
+        guard = self.ctx.interrupt.run_interruptible
+        # Between the look and the lock somebody may have started something: decide on what is true now. A step of another
+        # verb had the locks when it looked.
+        if not all(rank.plan.node in self.ctx.holds for rank in self.ranks):
+            await guard(gather_or_cancel(*(rank.inspect_node() for rank in self.ranks)), _UNCHANGED)
+            await guard(self._decide(), _UNCHANGED)
+        for rank in self.ranks:
+            rank.warn_of_decision()
+        failed = await self._containers()
+        if failed is not None:
+            return failed
+        if self.request.detach:
+            return self._ended(Outcome.DETACHED, message=self._interrupt_message())
+        return await self._watch()
+
+    async def _containers(self) -> CommandEnded | None:
+        """Have the containers to watch, those that run already or new ones; or return the end that there are none."""
+        if all(rank.decision.attach is not None for rank in self.ranks):
+            for rank in self.ranks:
+                assert rank.decision.attach is not None
+                await rank.attach_to_running(rank.decision.attach.id)
+            return None
+        await self._stop_replaced_instance()
+        for rank in self.ranks:
+            await rank.remove_ended_containers()
+        nothing = _OLD_GONE if self._stopped_another else _NOT_STARTED
+        await self.ctx.interrupt.run_interruptible(
+            gather_or_cancel(*(self._ready_node(rank) for rank in self.ranks)), nothing
+        )
+        self.ctx.interrupt.check(nothing)
+        return await self._create_all()
+
+    @property
+    def _stopped_another(self) -> bool:
+        return any(rank.stopped_another for rank in self.ranks)
+
+    async def _stop_replaced_instance(self) -> None:
+        """Stop what ``--replace`` allows to be stopped: another version of the same instance."""
+        self.ctx.interrupt.check(_UNCHANGED)
+        await gather_or_cancel(*(rank.stop_other() for rank in self.ranks))
+        if self._stopped_another:
+            self.ctx.interrupt.check(_OLD_GONE)
+
+    async def _ready_node(self, rank: RankStart) -> None:
+        if rank.plan.drop_caches:
+            await rank.drop_caches()
+        await gather_or_cancel(rank.arm(), rank.fit.measure_before(rank.session))
+
+    async def _create_all(self) -> CommandEnded | None:
+        """Create the ranks in the order that the engine wants; where one cannot be, those before it are taken back."""
+        head, *workers = self.ranks
+        begins = self.request.engine.must_start_head_first(head.plan.command)
+        created: list[RankStart] = []
+        ended: CommandEnded | None = None
+        try:
+            for rank in (head, *workers) if begins else (*workers, head):
+                if created:
+                    self.ctx.interrupt.check(_TAKEN_BACK)
+                ended = await self._create(rank)
+                if ended is not None:
+                    break
+                created.append(rank)
+        finally:
+            if len(created) < len(self.ranks):
+                await gather_or_cancel(*(rank.remove_created_container() for rank in created))
+        return ended
+
+    async def _create(self, rank: RankStart) -> CommandEnded | None:
+        try:
+            await rank.create(self.locks[rank.plan.node])
+            return None
+        except CreateTimeout as late:
+            return self._ended(Outcome.TIMED_OUT, rank, verdict=verdict_of_create_timeout(rank.plan, late))
+        except NodeError:
+            if len(self.ranks) > 1:
+                what = f"whether {rank.plan.container_name} was created on {rank.plan.node} is not known"
+                rank.warn(what, f"when it answers again: sparkctl down {rank.plan.instance}")
+            raise
+        except DockerError as error:
+            if error.exit_code is ExitCode.REFUSED and not self._stopped_another:
+                raise  # nothing is left of the attempt: the node is as it was
+            again, old_is_gone = self.request.retry_command, self._stopped_another
+            verdict = start_verdict.verdict_of_docker_error(
+                rank.plan, self.request.engine, error, again, old_is_gone=old_is_gone
+            )
+            return self._ended(Outcome.FAILED, rank, verdict=verdict)
+
+    # watching
+
+    async def _watch(self) -> CommandEnded:
+        end = await self.ctx.interrupt.run_interruptible(
+            watch_ranks(self.ctx, self.ranks, self.clocks), self._interrupt_message()
+        )
+        if end.verdict is None:
+            for rank in self.ranks:
+                await rank.record_ready()
+            return self._ended(Outcome.READY)
+        root, verdict = end.rank, self._add_retry_command(end.verdict)
+        has_failed = not end.timed_out
+        earlier.record_start_failure(self.ctx, root.plan, root.container_id, verdict, root.warn, counts=has_failed)
+        outcome = Outcome.TIMED_OUT if end.timed_out else Outcome.FAILED
+        return replace(self._ended(outcome, root, verdict=verdict, log=end.log), more_logs=end.more_logs)
+
+    # saying
+
+    @property
+    def _node_names(self) -> str:
+        return " and ".join(rank.plan.node for rank in self.ranks)
+
+    def _interrupt_message(self) -> str:
+        plan, guard = self.head.plan, self.head.guard
+        only = f" --node {plan.node}" if plan.ranks == 1 else ""
+        limit = plan.guard.limit if plan.guard is not None else None
+        longest = "" if limit is None else f", for at most {format_duration(limit)}"
+        guarded = ""
+        if guard is not None:
+            guarded = (
+                f" The guard stays with it until it is ready{longest}." if guard.is_armed else " No guard watches it."
+            )
+        if self.request.is_of_switch:
+            return f"{plan.instance} is still starting on {self._node_names}, without us.{guarded}"
+        return (
+            f"{plan.instance} is still starting on {self._node_names}, without us.{guarded} Watch it again: {self.request.retry_command}\n"
+            f"Stop it: sparkctl down {plan.instance}{only}"
+        )
+
+    @property
+    def _guard_coverage(self) -> GuardCoverage | None:
+        """How the start was guarded, by the rank that was worst off; None where nothing was started."""
+        wanted = [rank for rank in self.ranks if rank.plan.guard is not None]
+        if not self.head.container_id:
+            return None
+        if not wanted:
+            return GuardCoverage.OFF
+        found = {rank.guard.coverage for rank in wanted if rank.guard is not None}
+        order = (GuardCoverage.NONE, GuardCoverage.PARTLY, GuardCoverage.FULL)
+        return next((one for one in order if one in found), None)
+
+    def _warn_about_flags(self) -> None:
+        """Say what is wrong with the profile's flags before minutes are spent on it; the engine itself has the last word."""
+        from sparkctl.profiles.library import ProfileLibrary
+        from sparkctl.profiles.profile_lint import list_start_warnings
+
+        for one in list_start_warnings(self.request.profile, ProfileLibrary()):
+            self.head.warn(one.message, one.format_remedy(self.request.retry_command))
+
+    def _add_retry_command(self, verdict: Verdict) -> Verdict:
+        """Return the verdict with the command that tries its change."""
+        return (
+            verdict if verdict.edit is None else replace(verdict, again=self.request.retry_command_with(verdict.edit))
+        )
+
+    def _ended(
+        self,
+        outcome: Outcome,
+        rank: RankWatch | None = None,
+        *,
+        verdict: Verdict | None = None,
+        log: str | None = None,
+        message: str | None = None,
+    ) -> CommandEnded:
+        """Return the end; ``rank`` is the one it is of, where that is not the head's."""
+        codes = {Outcome.FAILED: ExitCode.ENGINE_FAILED, Outcome.TIMED_OUT: ExitCode.TIMED_OUT}
+        plan = (rank or self.head).plan
+        return CommandEnded(
+            ts=self.ctx.clock.unix_time(),
+            outcome=outcome,
+            exit_code=int(codes.get(outcome, ExitCode.DONE)),
+            seconds=self.ctx.clock.monotonic() - self.began,
+            node=plan.node,
+            instance=plan.instance,
+            endpoint=format_endpoint_url(self.request.node, plan.node_port) if outcome is Outcome.READY else None,
+            message=message,
+            verdict=None if verdict is None else self._add_retry_command(verdict),
+            log=log,
+            guard=self._guard_coverage if outcome in _STARTED else None,
+        )

@@ -1,0 +1,133 @@
+"""The fit of one start: refused before anything is touched, and what it really took, for the next sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.event_stream import Emit
+from sparkctl.commands.start import node_fit
+from sparkctl.commands.start.start_preflight import PreflightInspection
+from sparkctl.errors import NodeError
+from sparkctl.history.model import NodeResult
+from sparkctl.model.container import Container
+from sparkctl.model.events import MemoryFitEvaluated, WarningEmitted
+from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.memory_fit import FitOutcome, MemoryFit
+from sparkctl.model.memory_reading import MemoryBeforeStart
+from sparkctl.model.profile import Profile
+from sparkctl.model.units import GIB
+from sparkctl.model.verdict import FieldChange
+from sparkctl.node.node_inspection import NodeInspection
+from sparkctl.transport.session import Session
+
+_EVERY = 10.0  # seconds between looks at the memory of a node where something starts
+
+
+class StartMemory:
+    """``again`` gives the command of this start, with a field changed. ``forced``: a refusal is a warning."""
+
+    def __init__(
+        self, ctx: CommandContext, profile: Profile, again: Callable[[FieldChange | None], str], *, forced: bool
+    ) -> None:
+        self.emit: Emit = lambda event: None
+        self._ctx, self._profile, self._again, self._forced = ctx, profile, again, forced
+        self._fit: MemoryFit | None = None
+        self._session: Session | None = None
+        self._plan: LaunchPlan | None = None
+        self._before: int | None = None
+        self._least: int | None = None
+        self._held_before: int | None = None
+
+    @property
+    def estimated(self) -> int | None:
+        """What the sum came to, None where it did not come out."""
+        return None if self._fit is None else self._fit.estimated
+
+    async def check_fit(
+        self, session: Session, plan: LaunchPlan, scene: PreflightInspection, stops: Container | None, sparks: int = 1
+    ) -> None:
+        """Tell the sum where the answer is a new one; raise `Refused` where it does not come out.
+
+        ``stops`` is stopped first: what it holds counts as returned. ``sparks``: how many carry it together.
+        """
+        self._plan = plan
+        replaced = frozenset() if stops is None else frozenset((stops.id,))
+        comes = await node_fit.find_loading_containers(session, scene.look, scene.containers)
+        fit = node_fit.calculate_fit(
+            self._ctx, self._profile, plan, scene.look, scene.containers, replaced, comes, sparks
+        )
+        is_news, self._fit = self._fit is None or self._fit.answer is not fit.answer, fit
+        if is_news:
+            commands = node_fit.suggest_commands(fit, self._again)
+            self.emit(MemoryFitEvaluated(self._ctx.clock.unix_time(), plan.node, fit, commands))
+            self._warn(plan, fit)
+        if fit.is_refused and fit.absent is None and not self._forced:
+            raise node_fit.build_fit_refusal(fit, self._again)
+
+    def _warn(self, plan: LaunchPlan, fit: MemoryFit) -> None:
+        now, sum_ = self._ctx.clock.unix_time(), f"see the sum: sparkctl plan {self._profile.name} --node {plan.node}"
+        if fit.is_refused:
+            if (
+                fit.absent is not None
+            ):  # what cannot be loaded takes no memory: the engine's own word is the clearer one
+                self.emit(WarningEmitted(now, plan.node, f"{fit.sentence}; and no weights lie in {fit.absent}", sum_))
+            elif self._forced:
+                self.emit(WarningEmitted(now, plan.node, f"{fit.sentence}; --force starts it all the same", None))
+            return
+        if fit.answer is FitOutcome.AFTER_DROP_CACHES and not plan.drop_caches:
+            self.emit(WarningEmitted(now, plan.node, fit.sentence, f"sparkctl drop-caches --node {plan.node}"))
+        if fit.answer is FitOutcome.UNKNOWN:
+            why = f": {fit.cautions[0]}" if fit.cautions else ""
+            self.emit(WarningEmitted(now, plan.node, fit.sentence + why, sum_))
+            return
+        for caution in fit.cautions:
+            self.emit(WarningEmitted(now, plan.node, caution, sum_))
+
+    async def measure_before(self, session: Session) -> None:
+        """Take what is available just before the container is made."""
+        self._session = session
+        with suppress(NodeError):
+            look = await session.read_node("memory", "processes", "gpu")
+            self._before = self._least = None if look.memory is None else look.memory.available
+            self._note(available_before=self._before)
+            self._held_before = look.everybody
+
+    def save_baseline(self, plan: LaunchPlan, container: str) -> None:
+        """Keep what was available before this container was made: its end is measured by that. Raises OSError."""
+        if self._before is not None:
+            before = MemoryBeforeStart(self._before, self._held_before)
+            self._ctx.history.save_memory_before(plan.instance, plan.node, container, before)
+
+    async def sample_memory(self) -> None:
+        """Look every ten seconds what is available, until cancelled."""
+        while self._session is not None and self._before is not None:
+            await self._ctx.clock.sleep(_EVERY)
+            with suppress(NodeError):
+                self._take(await self._session.read_node("memory"))
+
+    async def peak_bytes(self, container: str) -> int | None:
+        """Return what the start took at most; None where it was not begun here, or others came or went meanwhile."""
+        if self._session is None or self._before is None:
+            return None
+        try:
+            look = await self._session.read_node("memory", "processes", "gpu")
+        except NodeError:
+            return None
+        self._take(look)
+        if self._least is None or look.memory is None:
+            return None
+        settled, held = self._before - look.memory.available, look.container_memory(container)
+        if held is not None and abs(settled - held) > held // 4 + 4 * GIB:
+            return None
+        self._note(settled=max(0, settled))
+        return max(0, self._before - self._least) or None
+
+    def _note(self, **facts: int | None) -> None:
+        if self._plan is not None:
+            self._ctx.record_node_result(NodeResult(self._plan.node, self._plan.instance, **facts))  # type: ignore[arg-type]
+
+    def _take(self, look: NodeInspection) -> None:
+        if look.memory is not None:
+            self._least = min(look.memory.available, self._least if self._least is not None else look.memory.available)

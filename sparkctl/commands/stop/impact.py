@@ -1,0 +1,114 @@
+"""Whom a command line would cut off: instances of ours that are answering requests, or may be. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sparkctl.model.engine_metrics import EngineActivity
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.monitor.ranks import find_ranks
+
+if TYPE_CHECKING:  # a key is looked up without them
+    from sparkctl.commands.action_context import ActionContext
+    from sparkctl.model.instance import InstanceView
+
+_NODE = ("--node", "-n")
+VALUED = (*_NODE, "--grace", "--timeout", "--set", "--record", "--format")
+_MAY_ANSWER = (Phase.READY, Phase.UNKNOWN, None)
+
+
+def is_rank_serving(one: InstanceView) -> bool | None:
+    """Tell whether requests run in it; None: not known, of one that may be answering and has told no figures.
+
+    Where the requests are not counted, as in a log's figures, it answers if it makes tokens.
+    """
+    numbers = one.numbers
+    if numbers is not None and numbers.running is not None:
+        return numbers.running > 0
+    if numbers is not None and numbers.activity is not None:
+        return numbers.activity is not EngineActivity.IDLE
+    return None if one.phase in _MAY_ANSWER else False
+
+
+def is_instance_serving(one: InstanceView, now: ActionContext) -> bool | None:
+    """Tell whether requests run in its model; of one on several Sparks, whichever part knows says it."""
+    told = [is_rank_serving(each) for each in find_ranks(one, (each for view in now.views for each in view.instances))]
+    return True if True in told else False if False in told else None
+
+
+def find_interrupted_instances(now: ActionContext, words: Sequence[str]) -> tuple[InstanceView, ...]:
+    """Return the instances that a ``down``, a ``free`` or an ``up --replace`` would end while they answer, or while it is not known
+    whether they do.
+
+    Judged by the last figures of each, which are up to a few seconds old; an ``up`` of a file ends what is called like it.
+    """
+    if not _ends_something(words):
+        return ()
+    return tuple(one for one in find_stopped_instances(now, words) if is_instance_serving(one, now) is not False)
+
+
+def find_stopped_instances(now: ActionContext, words: Sequence[str]) -> tuple[InstanceView, ...]:
+    """Return the instances that a ``down``, a ``free`` or an ``up --replace`` would end, as far as they are seen."""
+    return tuple(one for one in find_target_instances(now, words) if one.is_alive)
+
+
+def find_target_instances(now: ActionContext, words: Sequence[str]) -> tuple[InstanceView, ...]:
+    """Return the instances of ours that a ``down``, a ``free`` or an ``up --replace`` names, those that have ended among them;
+    of a model with a part on a Spark that is freed, all its parts."""
+    named, nodes = aimed_at(words)
+    if words[0] == "free":
+        there = [one for view in now.views for one in view.instances]
+        mine = [one for one in there if one.ours and one.node in nodes]
+        parts = [each for one in mine for each in find_ranks(one, there)]
+        return (*mine, *(each for at, each in enumerate(parts) if each not in mine and each not in parts[:at]))
+    of_files = (name.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml") for name in named)
+    names = {*named, *of_files}  # a label may name an instance in any way
+    everything = words[0] == "down" and "--all" in words
+    return tuple(
+        one
+        for view in now.views
+        if not nodes or view.name in nodes
+        for one in view.instances
+        if one.ours and (everything or one.name in names)
+    )
+
+
+def find_unlisted_nodes(now: ActionContext, words: Sequence[str]) -> tuple[NodeName, ...]:
+    """Return on which of the Sparks that a ``down``, a ``free`` or an ``up --replace`` means nobody has looked at what runs."""
+    if not _ends_something(words):
+        return ()
+    _, nodes = aimed_at(words)
+    looked_at = {
+        view.name
+        for view in now.views
+        if view.instances_seen is not None or view.state not in (NodeState.OK, NodeState.UNKNOWN)
+    }
+    return tuple(name for name in now.names if (not nodes or name in nodes) and name not in looked_at)
+
+
+def _ends_something(words: Sequence[str]) -> bool:
+    return bool(words) and (words[0] in ("down", "free") or (words[0] == "up" and "--replace" in words))
+
+
+def aimed_at(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return what a line names, its verb first, and on which nodes; what is freed are nodes."""
+    names, nodes = meant(words[1:])
+    return ([], names) if words[:1] and words[0] == "free" else (names, nodes)
+
+
+def meant(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return what the words behind a verb name, and on which nodes, in their order."""
+    names: list[str] = []
+    nodes: list[str] = []
+    rest = list(words)
+    while rest:
+        word, *rest = rest
+        option, given, value = word.partition("=")
+        if option in VALUED:
+            value = value if given else rest.pop(0) if rest else ""
+            nodes += [value] if option in _NODE else []
+        elif not word.startswith("-"):
+            names.append(word)
+    return names, nodes

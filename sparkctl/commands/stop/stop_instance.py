@@ -1,0 +1,415 @@
+"""``down`` and ``free``: stop whole instances, all ranks of them, and prove that what they held is back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.event_stream import Emit, build_end_from_error, open_session, stream_events
+from sparkctl.commands.history_writer import OperationSubject, record_operation
+from sparkctl.commands.node_lock import BorrowedNodeLock, HeldNodeLock, acquire_node_lock
+from sparkctl.commands.stop import freed
+from sparkctl.commands.stop.last_known import OpenStart, find_open_starts
+from sparkctl.commands.stop.pending_stops import COMPLETING_COMMANDS, PendingStop, PendingStopFiles
+from sparkctl.commands.stop.stop_containers import StopResult, stop_containers
+from sparkctl.errors import (
+    ConnectionLost,
+    DockerError,
+    DockerUnavailable,
+    ExitCode,
+    InvalidInput,
+    NodeError,
+    NodeStarved,
+    OperationRefused,
+    SparkctlError,
+    Unreachable,
+)
+from sparkctl.history.model import OperationKind
+from sparkctl.model.container import Container
+from sparkctl.model.container_labels import parse_port_label
+from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
+from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.suggest import format_did_you_mean
+from sparkctl.model.switch_plan import JournalPresence
+from sparkctl.monitor import switch_journal as journals
+from sparkctl.monitor.wholes import InstanceContainers, RankContainer, group_by_instance
+from sparkctl.transport.session import Session
+
+_LOG_FIRST = (
+    "find out why (is this disk full? df -h), then repeat the command: it saves the log and removes the container"
+)
+_AWAY = (Unreachable, NodeStarved, ConnectionLost, DockerUnavailable)  # whatever runs there is not known, and runs on
+
+
+@dataclass(frozen=True, slots=True)
+class StopInstance:
+    """``instance`` None means every instance of ours on these nodes. ``grace`` is seconds between TERM and KILL.
+
+    ``known`` are the names that are not misspelt: profiles, and whatever was started before. ``everywhere`` are all nodes
+    there are: where the other ranks of a model are looked for. ``frees``: the nodes are to be free, so what stays is told.
+    """
+
+    instance: str | None
+    nodes: Sequence[Node]
+    grace: float | None = None
+    known: frozenset[str] = frozenset()
+    everywhere: Sequence[Node] = ()
+    frees: bool = False
+    dry_run: bool = False
+
+    @property
+    def again(self) -> str | None:
+        """The command that frees the same nodes again; None of a stop, which asks for what is gone."""
+        if not self.frees:
+            return None
+        grace = [] if self.grace is None else [f"--grace={self.grace:g}s"]
+        return shlex.join(["sparkctl", "free", *(node.name for node in self.nodes), *grace])
+
+
+def stop_instance(ctx: CommandContext, request: StopInstance) -> AsyncGenerator[Event, None]:
+    """Stop what was asked. Nothing running is success; a node that could not be asked never counts as stopped."""
+
+    def run(own: CommandContext) -> AsyncGenerator[Event, None]:
+        return stream_events(
+            own,
+            _StopRun(own, request).run,
+            request.instance,
+            on_interrupt="interrupted; what was told to stop goes on stopping: sparkctl status",
+        )
+
+    if request.dry_run:
+        return run(ctx)
+    return record_operation(
+        ctx, OperationSubject(OperationKind.STOP, request.nodes, request.instance, command=request.again), run
+    )
+
+
+class _StopRun:
+    """One run of the verb: what each node has, why one could not be asked, and what came of it."""
+
+    def __init__(self, ctx: CommandContext, request: StopInstance) -> None:
+        self.ctx, self.request = ctx, request
+        self.emit: Emit = lambda event: None
+        self.began = ctx.clock.monotonic()
+        self.asked = [node.name for node in request.nodes]
+        self.sessions: dict[NodeName, Session] = {}
+        self.containers: dict[NodeName, tuple[Container, ...]] = {}
+        self.failures: dict[NodeName, SparkctlError] = {}
+        self.unmatched: list[str] = []
+        self.owed = PendingStopFiles(ctx.history.directory)
+
+    async def run(self, emit: Emit) -> CommandEnded:
+        """Look everywhere first, then stop everything at once."""
+        self.emit = emit
+        async with AsyncExitStack() as stack:
+            await self._list_containers(self.request.nodes, stack)
+            await self._find_other_ranks(stack)
+            chosen = self._chosen()
+            if self.request.dry_run:
+                self._tell(chosen)
+                return await self._planned(chosen)
+            if not chosen:
+                self._refuse_foreign()
+                return await self._end(StopResult(), chosen)
+            with self._replace_pending_stops(chosen):
+                return await self._stop(chosen)
+
+    async def _stop(self, chosen: Sequence[InstanceContainers]) -> CommandEnded:
+        locks = await self._lock(chosen)
+        try:
+            chosen = self._whole_ones(await self._look_again(locks))
+            self._tell(chosen)
+            by_node = {
+                node: [part.container for whole in chosen for part in whole.containers_on(node)]
+                for node in locks
+                if any(whole.containers_on(node) for whole in chosen)
+            }
+            halt = await stop_containers(self.sessions, self.ctx, self.emit, by_node, self.request.grace)
+        finally:
+            for lock in locks.values():
+                await lock.release()
+        self.failures |= dict(halt.failures)
+        return await self._end(halt, chosen)
+
+    @contextlib.contextmanager
+    def _replace_pending_stops(self, chosen: Sequence[InstanceContainers]) -> Iterator[None]:
+        """What was owed of these is what is done now; where it is not, it is owed as before."""
+        own = [
+            one
+            for one in self.owed.list_all(self.ctx.clock.unix_time())
+            if any(one.matches_container(part.container) for whole in chosen for part in whole.containers_on(one.node))
+        ]
+        for one in own:
+            self.owed.delete_stop(one)
+        is_through = False
+        try:
+            yield
+            is_through = True
+        finally:
+            for one in own:
+                if not is_through or one.node in self.failures:
+                    with contextlib.suppress(OSError):
+                        self.owed.save_stop(one)
+
+    # looking
+
+    async def _list_containers(self, nodes: Iterable[Node], stack: AsyncExitStack) -> None:
+        """Ask nodes what stands there, all at once."""
+        new = [node for node in nodes if node.name not in self.sessions]
+        for node in new:
+            self.sessions[node.name] = await open_session(stack, self.ctx, node, self.emit)
+
+        async def ask(session: Session) -> tuple[Container, ...]:
+            await session.link.connect()
+            return await session.docker.list_containers()
+
+        answers = await asyncio.gather(*(ask(self.sessions[node.name]) for node in new), return_exceptions=True)
+        for node, answer in zip(new, answers, strict=True):
+            if isinstance(answer, SparkctlError):
+                self.failures[node.name] = answer
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                self.containers[node.name] = answer
+
+    async def _find_other_ranks(self, stack: AsyncExitStack) -> None:
+        """Ask where the other ranks are: by the names that whoever started them gave, else all nodes there are."""
+        if any(node in self.failures for node in self.asked):
+            await self._list_containers(self.request.everywhere, stack)  # what it does not say, its other ranks may
+        for whole in self._chosen():
+            await self._list_containers([n for n in self.request.everywhere if n.name in whole.elsewhere], stack)
+        if any(whole.missing and (self._unknown_node_names(whole) or not whole.elsewhere) for whole in self._chosen()):
+            await self._list_containers(self.request.everywhere, stack)  # this operator may call them otherwise
+        for whole in self._chosen():
+            self.unmatched += [f"{whole.name} on {name}" for name in self._unknown_node_names(whole)]
+
+    def _unknown_node_names(self, whole: InstanceContainers) -> list[str]:
+        """Return the names of nodes with a rank that was not found, and that no node here is called."""
+        return [name for name in whole.elsewhere if name not in self.sessions] if whole.missing else []
+
+    def _chosen(self) -> list[InstanceContainers]:
+        """Return what is to be stopped: whole instances of which any part is where it was asked.
+
+        Also where its other ranks say that a part is there, and that node does not answer.
+        """
+        silent = [node for node in self.asked if node in self.failures]
+        occupants = [
+            RankContainer(node, one, None, parse_port_label(one))
+            for node, containers in self.containers.items()
+            for one in containers
+            if one.is_managed and self.request.instance in (None, one.label(ContainerLabel.INSTANCE))
+        ]
+        return [
+            whole
+            for whole in group_by_instance(occupants)
+            if any(node in self.asked for node in whole.nodes) or any(node in silent for node in whole.elsewhere)
+        ]
+
+    def _tell(self, chosen: Sequence[InstanceContainers]) -> None:
+        """Say what goes with what was asked for."""
+        for whole in chosen:
+            if all(node in self.asked for node in whole.nodes):
+                continue
+            silent = [NodeName(node) for node in whole.elsewhere if node in self.failures]
+            what = "would be stopped" if self.request.dry_run else "is stopped"
+            where = (
+                f"on {_both(whole.nodes)} now, and on {_both(silent)} at the next contact"
+                if silent
+                else "on all of them"
+            )
+            self._warn(
+                whole.nodes[0], f"{whole.name} is one model on {_both((*whole.nodes, *silent))}: it {what} {where}"
+            )
+        for words in self.unmatched:
+            hint = "look there with: sparkctl status --node USER@HOST, or give it that name in the config"
+            self._warn(None, f"a rank of {words} was not found: no node is called so here", hint)
+
+    def _refuse_foreign(self) -> None:
+        """A running container of that name which is not ours is never stopped, and not passed over in silence either."""
+        for node, containers in self.containers.items():
+            for one in containers:
+                if one.name == self.request.instance and one.is_alive and node in self.asked:
+                    raise OperationRefused(
+                        f"{one.name} on {node} was not started by sparkctl and is left alone",
+                        f"on {node}: docker stop {one.name}",
+                    )
+
+    # changing
+
+    async def _lock(self, chosen: Sequence[InstanceContainers]) -> dict[NodeName, HeldNodeLock | BorrowedNodeLock]:
+        """Take the locks of all nodes that are touched, in the order of their names, so that two never wait for each other."""
+        locks: dict[NodeName, HeldNodeLock | BorrowedNodeLock] = {}
+        doing = f"stopping {self.request.instance or 'everything'}"
+        for node in sorted({node for whole in chosen for node in whole.nodes}):
+            warn = partial(self._warn, node)
+            try:
+                locks[node] = await acquire_node_lock(self.sessions[node], self.ctx, doing, warn, beside_ourselves=True)
+            except SparkctlError as error:
+                self.failures[node] = error
+        return locks
+
+    async def _look_again(self, locks: Iterable[NodeName]) -> list[InstanceContainers]:
+        """Return what is to be stopped now: somebody may have stopped it while we waited."""
+        for node in locks:
+            try:
+                self.containers[node] = await self.sessions[node].docker.list_containers()
+            except (NodeError, DockerError) as error:
+                self.failures[node] = error
+        return self._chosen()
+
+    def _whole_ones(self, chosen: Sequence[InstanceContainers]) -> list[InstanceContainers]:
+        """Leave out what somebody else is at work on anywhere: stopping the rest of it would leave a half."""
+        busy = {node for node, error in self.failures.items() if isinstance(error, OperationRefused)}
+        return [whole for whole in chosen if not busy.intersection(whole.nodes)]
+
+    async def _refuse_during_switch(self, chosen: Sequence[InstanceContainers]) -> None:
+        """Have the refusal that stopping them would end with, where a switch goes on or was left."""
+        for node in sorted({node for whole in chosen for node in whole.nodes}):
+            try:
+                view = await journals.read_journal(self.sessions[node])
+            except NodeError as error:
+                self.failures[node] = error
+                continue
+            if view.found is not JournalPresence.NONE and node not in self.ctx.holds:
+                self.failures[node] = journals.underway(node, view, is_held=view.is_held)
+
+    # saying
+
+    async def _planned(self, chosen: Sequence[InstanceContainers]) -> CommandEnded:
+        await self._refuse_during_switch(chosen)
+        lines = [f"would stop {whole.name} on {_both(whole.nodes)}" for whole in chosen]
+        stays = await freed.list_remaining_containers(self.ctx, self._asked_sessions(), self.emit)
+        if (failure := self._told_failure()) is not None:
+            return build_end_from_error(failure, self.ctx, self._seconds)
+        message = "\n".join([*(lines or ["nothing that sparkctl started runs there"]), *stays])
+        return CommandEnded(
+            self.ctx.clock.unix_time(), Outcome.PLANNED, int(ExitCode.DONE), self._seconds, message=message
+        )
+
+    async def _end(self, halt: StopResult, chosen: Sequence[InstanceContainers]) -> CommandEnded:
+        self._save_pending_stops(halt, chosen)
+        if (failure := self._told_failure()) is not None:
+            return build_end_from_error(failure, self.ctx, self._seconds, self.request.instance)
+        asked, done = self.request.instance, halt.stopped
+        if not done and asked is not None and asked not in self.request.known:
+            raise InvalidInput(
+                f"no instance and no profile is called {asked}{format_did_you_mean(asked, self.request.known)}",
+                "see what runs: sparkctl status",
+            )
+        kept = [f"{sanitize_line(one.kept)} on {one.node}" for one in done if one.kept is not None]
+        is_good = all(one.is_proved for one in done) and not self.unmatched and not kept
+        lines: list[str] = []
+        if not done:
+            what = f"{asked} does not run" if asked else "nothing that sparkctl started runs"
+            lines.append(f"{what} on {' or '.join(self.asked)}; nothing to stop")
+        if self.request.frees:
+            lines += await freed.list_remaining_containers(self.ctx, self._asked_sessions(), self.emit)
+        if self.unmatched:
+            lines = [f"stopped here, but a rank may still run: {', '.join(self.unmatched)}"]
+        elif not all(one.is_proved for one in done):
+            lines = ["stopped, but not everything that it held is back"]
+        elif kept:
+            lines = [
+                f"stopped, but {' and '.join(kept)} {'was' if len(kept) == 1 else 'were'} kept: the log could not be saved"
+            ]
+        return CommandEnded(
+            self.ctx.clock.unix_time(),
+            Outcome.DONE if is_good else Outcome.UNHEALTHY,
+            int(ExitCode.DONE if is_good else ExitCode.UNHEALTHY),
+            self._seconds,
+            instance=asked,
+            message="\n".join(lines) or None,
+            hint=_LOG_FIRST if kept else None,
+            log=next((one.log for one in done if one.log), None),
+        )
+
+    def _asked_sessions(self) -> list[Session]:
+        return [self.sessions[node] for node in self.asked if node not in self.failures]
+
+    def _told_failure(self) -> SparkctlError | None:
+        """Return the failure that decides the end, where there is any; tell of every other one."""
+        order = [node for node in self.sessions if node in self.failures]
+        told = {self.failures[order[0]].message} if order else set()
+        for node in order[1:]:
+            if self.failures[node].message not in told:
+                told.add(self.failures[node].message)
+                self._warn(node, self.failures[node].message, self.failures[node].hint)
+        return self.failures[order[0]] if order else None
+
+    def _save_pending_stops(self, halt: StopResult, chosen: Sequence[InstanceContainers]) -> None:
+        """Keep what is still to be done on nodes that could not be asked, for the next contact with them."""
+        now, done = self.ctx.clock.unix_time(), {one.container_id for one in halt.stopped}
+        unseen = self._last_known_starts(done)
+        for node, error in self.failures.items():
+            if not isinstance(error, _AWAY):
+                continue
+            left = [
+                PendingStop(node, whole.name, now, (part.container.id,), whole.label(ContainerLabel.RUN))
+                for whole in chosen
+                for part in whole.containers_on(node)
+                if part.container.id not in done
+            ]
+            left += [
+                PendingStop(node, whole.name, now, (), whole.label(ContainerLabel.RUN))
+                for whole in chosen
+                if whole.missing and node in whole.elsewhere and whole.label(ContainerLabel.RUN)
+            ]
+            if node not in self.containers:
+                told = {one.instance for one in left}
+                left += [
+                    PendingStop(node, one.instance, now, one.containers_on(node))
+                    for one in unseen
+                    if one.containers_on(node) and one.instance not in told
+                ]
+            with contextlib.suppress(OSError):
+                for one in left:
+                    self.owed.save_stop(one)
+                if left:
+                    names = ", ".join(dict.fromkeys(one.instance for one in left))
+                    self._warn(
+                        node,
+                        f"what may still run there of {names} is stopped at the next contact with {node}",
+                        f"that is {COMPLETING_COMMANDS} there within a day; until then status tells of it",
+                    )
+
+    def _last_known_starts(self, done: Collection[str]) -> list[OpenStart]:
+        """Return what was started last from here on the nodes that were asked and do not say what they have: the whole of it,
+        and nothing of which another rank is seen to run on."""
+        silent = [node for node in self.asked if node in self.failures and node not in self.containers]
+        if not silent:
+            return []
+        history, named = self.ctx.history, self.request.instance
+        operations = history.operations(named, most=-1)
+        started = [one for one in find_open_starts(operations) if named in (None, one.instance)]
+        if named is not None and not operations:  # the history is lost, or too old
+            logs = [one for node in silent for one in history.saved_logs(named, [node])[:1]]
+            started = [OpenStart(named, ((NodeName(one.node), one.container),)) for one in logs]
+        runs = {
+            one.id[:12]
+            for containers in self.containers.values()
+            for one in containers
+            if one.is_alive and one.id not in done
+        }
+        latest = {(one.instance, node): one for one in reversed(started) for node in silent if one.containers_on(node)}
+        return [
+            one for one in dict.fromkeys(latest.values()) if not any(container in runs for _, container in one.parts)
+        ]
+
+    @property
+    def _seconds(self) -> float:
+        return self.ctx.clock.monotonic() - self.began
+
+    def _warn(self, node: NodeName | None, message: str, hint: str | None = None) -> None:
+        self.emit(WarningEmitted(self.ctx.clock.unix_time(), node, message, hint))
+
+
+def _both(nodes: Sequence[NodeName]) -> str:
+    return " and ".join(dict.fromkeys(nodes))

@@ -1,0 +1,303 @@
+"""``resume`` and ``abort``: a switch that somebody left is finished, undone or given up, by what lies on the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.event_stream import Emit, open_session, stream_events
+from sparkctl.commands.history_writer import OperationSubject, record_operation
+from sparkctl.commands.switch.switch_instance import rerun_switch
+from sparkctl.commands.switch.switch_request import SwitchInstance
+from sparkctl.commands.switch.switch_runner import SwitchStepRunner
+from sparkctl.commands.switch.switch_transaction import SwitchTransaction
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.engines import load_engine
+from sparkctl.errors import NodeError, OperationRefused, SparkctlError
+from sparkctl.history.model import OperationKind
+from sparkctl.model.events import CommandEnded, Event, Outcome
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.profile import Profile
+from sparkctl.model.switch_plan import FORWARD_STEPS, JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
+from sparkctl.monitor import switch_journal as journals
+from sparkctl.profiles.launch_planning import build_launch_plan
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.transport.session import Session
+
+_UNCHANGED = "interrupted before anything was changed"
+_ORDER = tuple(SwitchStep)
+_BACK = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishSwitch:
+    """``nodes``: where a journal is looked for; ``known``: every node of the config, for those that it names beside."""
+
+    nodes: Sequence[Node]
+    known: Sequence[Node]
+    environ: Mapping[str, str] = field(default_factory=dict)
+    timeout: float | None = None
+    guarded: bool = True
+
+
+def resume_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
+    """Finish the switch that lies on these nodes, in the direction in which it was going."""
+
+    def run(own: CommandContext) -> AsyncGenerator[Event, None]:
+        return stream_events(own, _FinishRun(own, request).resume, on_interrupt=None)
+
+    return record_operation(ctx, OperationSubject(OperationKind.SWITCH, request.nodes, command="sparkctl resume"), run)
+
+
+def abort_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
+    """Undo it: the new one's containers go, the old one serves again. Needs no profile."""
+
+    def run(own: CommandContext) -> AsyncGenerator[Event, None]:
+        return stream_events(own, _FinishRun(own, request).abort, on_interrupt=None)
+
+    return record_operation(ctx, OperationSubject(OperationKind.SWITCH, request.nodes, command="sparkctl abort"), run)
+
+
+def abandon_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
+    """End it with neither: what is left of both goes, logs saved, and the switch is forgotten. Needs no profile."""
+
+    def run(own: CommandContext) -> AsyncGenerator[Event, None]:
+        return stream_events(own, _FinishRun(own, request).give_up, on_interrupt=None)
+
+    return record_operation(
+        ctx, OperationSubject(OperationKind.SWITCH, request.nodes, command="sparkctl abort --give-up"), run
+    )
+
+
+class _FinishRun:
+    """One run of either verb."""
+
+    def __init__(self, ctx: CommandContext, request: FinishSwitch) -> None:
+        self.ctx, self.request = ctx, request
+        self.began = ctx.clock.monotonic()
+        self.sessions: dict[NodeName, Session] = {}
+
+    async def resume(self, emit: Emit) -> CommandEnded:
+        async with AsyncExitStack() as stack:
+            journal = await self._find_journal(stack, emit)
+            if journal is None:
+                return self._nothing()
+            self._describe_operation(journal, is_way_back=journal.step in _BACK)
+            crew = self._crew(journal, emit)
+            request = self._request(journal) if _needs_profile(journal.step) else None
+            await self.ctx.interrupt.run_interruptible(
+                crew.lock(f"resuming the switch to {journal.instance}"), _UNCHANGED
+            )
+            try:
+                await self._is_as_found(crew, journal)
+                if journal.step is not SwitchStep.CHECKING:
+                    return self._close_original_operation(journal, "resume", await self._finish(crew, request))
+                await (
+                    crew.delete_journal()
+                )  # nothing was changed so far: it begins anew, with a plan of what is true now
+            finally:
+                await crew.release()
+        assert request is not None
+        return self._close_original_operation(journal, "resume", await rerun_switch(self.ctx, request, emit))
+
+    async def _finish(self, crew: SwitchTransaction, request: SwitchInstance | None) -> CommandEnded:
+        run, step = SwitchStepRunner(crew, request), crew.journal.step
+        if step in _BACK:
+            return await run.run_rollback(asked=True)
+        return await run.run_forward(SwitchStep.STARTING if step is SwitchStep.LEFT else step)
+
+    async def abort(self, emit: Emit) -> CommandEnded:
+        return await self._undo(emit, "abort", lambda run: run.run_rollback(asked=True))
+
+    async def give_up(self, emit: Emit) -> CommandEnded:
+        return await self._undo(emit, "abort --give-up", SwitchStepRunner.run_abandon)
+
+    async def _undo(
+        self, emit: Emit, verb: str, way: Callable[[SwitchStepRunner], Coroutine[Any, Any, CommandEnded]]
+    ) -> CommandEnded:
+        """Take back what was left, one way or the other, unless the new one serves; nothing was stopped: forget it."""
+        async with AsyncExitStack() as stack:
+            journal = await self._find_journal(stack, emit)
+            if journal is None:
+                return self._nothing()
+            if journal.step in (SwitchStep.CLEARING, SwitchStep.DONE):
+                before = journal.stops[0] if journal.stops else "PROFILE"
+                raise OperationRefused(
+                    f"{journal.instance} has proved itself and serves; what was before is being cleared away",
+                    f"{journals.list_finish_commands(journal)}\nthen, to go back: sparkctl switch {before}",
+                )
+            self._describe_operation(journal, is_way_back=True)
+            crew = self._crew(journal, emit)
+            await self.ctx.interrupt.run_interruptible(
+                crew.lock(f"aborting the switch to {journal.instance}"), _UNCHANGED
+            )
+            try:
+                await self._is_as_found(crew, journal)
+                if journal.step is SwitchStep.CHECKING:
+                    await crew.delete_journal()
+                    return self._close_original_operation(
+                        journal, verb, self._ended(journal, "nothing had been stopped: the switch is forgotten")
+                    )
+                return self._close_original_operation(journal, verb, await way(SwitchStepRunner(crew)))
+            finally:
+                await crew.release()
+
+    # in the history
+
+    def _describe_operation(self, journal: SwitchJournal, *, is_way_back: bool) -> None:
+        """Tell our own row what it is about."""
+        row = self.ctx.operation
+        if row is None:
+            return None
+        nodes = tuple(dict.fromkeys((*journal.nodes, *journal.touched)))
+        if is_way_back:
+            return row.record_facts(nodes=nodes, instance=" and ".join(journal.stops) or journal.instance)
+        return row.record_facts(
+            nodes=nodes, instance=journal.instance, profile=journal.words[0], hash=journal.profile_hash
+        )
+
+    def _close_original_operation(self, journal: SwitchJournal, verb: str, ended: CommandEnded) -> CommandEnded:
+        """Tell the row of whoever had left it, where that was from here too, what became of it."""
+        if ended.outcome in (Outcome.READY, Outcome.DONE):
+            said = f"finished by sparkctl {verb}: {ended.message or ended.outcome}"
+            self.ctx.history.close_operation(journal.id, said, self.ctx.clock.unix_time())
+        return ended
+
+    # what lies there
+
+    async def _find_journal(self, stack: AsyncExitStack, emit: Emit) -> SwitchJournal | None:
+        """Return the journal that goes furthest of those that lie there, with a session to every node that it touches."""
+        await self._open(stack, self.request.nodes, emit)
+        views = await self.ctx.interrupt.run_interruptible(self._views(), _UNCHANGED)
+        silent = [one for one in views.values() if isinstance(one, NodeError)]
+        found = {name: one for name, one in views.items() if isinstance(one, SwitchJournalStatus)}
+        for name, view in found.items():
+            if view.found is JournalPresence.UNREADABLE:
+                raise journals.underway(name, view, is_held=view.is_held)
+        there = {name: one.journal for name, one in found.items() if one.journal is not None}
+        if not there:
+            if silent:
+                raise silent[0]
+            return None
+        if len({one.id for one in there.values()}) > 1:
+            raise OperationRefused(
+                "more than one switch was left: "
+                + "; ".join(f"{name}: to {one.instance}" for name, one in there.items()),
+                "name a node of the one that is meant: --node",
+            )
+        for name, view in found.items():
+            if view.journal is not None and view.is_held:
+                raise journals.underway(name, view, is_held=True)
+        journal = max(there.values(), key=lambda one: _ORDER.index(one.step))
+        await self._open(stack, self._others(journal), emit)
+        for node in journal.touched:
+            await self.ctx.interrupt.run_interruptible(self.sessions[node].link.connect(), _UNCHANGED)
+        return journal
+
+    async def _open(self, stack: AsyncExitStack, nodes: Sequence[Node], emit: Emit) -> None:
+        for node in nodes:
+            self.sessions[node.name] = await open_session(stack, self.ctx, node, emit)
+
+    async def _views(self) -> dict[NodeName, SwitchJournalStatus | NodeError]:
+        async def one(session: Session) -> SwitchJournalStatus | NodeError:
+            try:
+                await session.link.connect()
+                return await journals.read_journal(session)
+            except NodeError as away:
+                return away
+
+        views = await gather_or_cancel(*(one(session) for session in self.sessions.values()))
+        return dict(zip(self.sessions, views, strict=True))
+
+    def _others(self, journal: SwitchJournal) -> list[Node]:
+        by_name = {node.name: node for node in self.request.known}
+        unknown = [name for name in journal.touched if name not in by_name and name not in self.sessions]
+        if unknown:
+            raise OperationRefused(
+                f"the switch touches {' and '.join(unknown)}, and the config has no node of that name",
+                f"add it, as {journal.operator} calls it: sparkctl init",
+            )
+        return [by_name[name] for name in journal.touched if name not in self.sessions]
+
+    async def _is_as_found(self, crew: SwitchTransaction, journal: SwitchJournal) -> None:
+        """Look again under the locks: another may have finished it, or gone on with it, in between."""
+        found = await gather_or_cancel(
+            *(journals.read_journal_with_text(self.sessions[node]) for node in journal.touched)
+        )
+        views = [view for view, _ in found]
+        if not any(view.journal == journal for view in views) or any(
+            view.journal is not None and view.journal.id != journal.id for view in views
+        ):
+            raise OperationRefused(
+                f"the switch to {journal.instance} is another's, or finished, meanwhile; nothing was done",
+                "see how it stands: sparkctl status",
+            )
+        for node, (_, text) in zip(journal.touched, found, strict=True):
+            crew.adopt_journal(node, text)
+
+    def _crew(self, journal: SwitchJournal, emit: Emit) -> SwitchTransaction:
+        """From now on it is ours: who looks at the journal sees who is at work."""
+        ours = replace(journal, operator=self.ctx.operator, since=self.ctx.clock.unix_time())
+        return SwitchTransaction(
+            self.ctx, self.sessions, ours, emit, self.began, guarded=self.request.guarded and journal.guarded
+        )
+
+    def _request(self, journal: SwitchJournal) -> SwitchInstance:
+        """Return what was asked for, by the words in the journal; raises `Refused` where the profile is another by now."""
+        way = f"bring back what was stopped: sparkctl abort --node {journal.touched[0]}"
+        name, *words = journal.words
+        try:
+            profile = ProfileLibrary().load(name, overrides=tuple(words[1::2]))
+        except SparkctlError as gone:
+            raise OperationRefused(f"the profile of the switch cannot be loaded here: {gone.message}", way) from gone
+        if profile.digest != journal.profile_hash:
+            raise OperationRefused(
+                f"{name} is another profile here (hash {profile.digest}) than the one that the switch is to "
+                f"({journal.profile_hash}); secrets that were given with --set are not in a journal, either",
+                f"{way}; then switch anew",
+            )
+        nodes = {**{node.name: node for node in self.request.known}, **{k: v.node for k, v in self.sessions.items()}}
+        self._refuse_unless_launchable(profile, nodes[journal.nodes[0]], way)
+        return SwitchInstance(
+            profile, load_engine(profile.engine), tuple(nodes[one] for one in journal.nodes), tuple(nodes.values()),
+            keep_going=journal.keep_going, rolls_back=journal.rolls_back, timeout=self.request.timeout or journal.timeout,
+            environ=self.request.environ, words=journal.words,
+            guarded=self.request.guarded and journal.guarded,
+        )  # fmt: skip
+
+    def _refuse_unless_launchable(self, profile: Profile, head: Node, way: str) -> None:
+        """What only the first operator's shell had (``${VAR}`` in the profile) is missed before anything is done: a new one
+        that may serve by now has not failed by it."""
+        try:
+            build_launch_plan(
+                profile,
+                head,
+                home="/",
+                operator=self.ctx.operator,
+                environ=self.request.environ,
+                engine=load_engine(profile.engine),
+            )
+        except SparkctlError as lacks:
+            raise OperationRefused(
+                f"it cannot be resumed from here: {lacks.message}", "\n".join(filter(None, (lacks.hint, way)))
+            ) from lacks
+
+    def _nothing(self) -> CommandEnded:
+        where = " or ".join(node.name for node in self.request.nodes)
+        return self._ended(None, f"no switch was left on {where}")
+
+    def _ended(self, journal: SwitchJournal | None, message: str) -> CommandEnded:
+        clock = self.ctx.clock
+        return CommandEnded(
+            clock.unix_time(), Outcome.DONE, 0, clock.monotonic() - self.began, None if journal is None else journal.nodes[0],
+            None if journal is None else journal.instance, message=message,
+        )  # fmt: skip
+
+
+def _needs_profile(step: SwitchStep) -> bool:
+    return step is SwitchStep.LEFT or (
+        step in FORWARD_STEPS and FORWARD_STEPS.index(step) <= FORWARD_STEPS.index(SwitchStep.STARTING)
+    )

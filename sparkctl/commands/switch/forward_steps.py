@@ -1,0 +1,176 @@
+"""The steps of a switch on its way: stop and keep the old one, prove its memory back, start the new one, clear the old."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from sparkctl.commands.event_stream import forward_events
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.stop.pending_stops import PendingStop, PendingStopFiles
+from sparkctl.commands.stop.stop import remove_ended_container
+from sparkctl.commands.stop.stop_containers import stop_containers
+from sparkctl.commands.switch.switch_request import SwitchInstance
+from sparkctl.commands.switch.switch_transaction import SwitchTransaction
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.errors import ContainerNotFound, DockerError, NodeError, OperationRefused
+from sparkctl.model.container import Container
+from sparkctl.model.container_labels import parse_port_label
+from sparkctl.model.events import CommandEnded, Outcome
+from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.model.memory_fit import MemoryFit
+from sparkctl.model.node import NodeName
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.switch_plan import SwitchStep
+from sparkctl.model.units import format_duration, format_gib
+from sparkctl.monitor.wholes import RankContainer, group_by_instance
+
+_SUFFIX = re.compile(r"\.kept-[0-9a-f]{6}$")
+_MOST_NAME = 200
+
+Fits = Callable[[], Coroutine[Any, Any, tuple[MemoryFit, ...]]]
+
+
+class MemoryNotReleased(OperationRefused):
+    """What was stopped did not give back what the new one needs."""
+
+
+def rollback_name(name: str, container_id: str) -> str:
+    """Return the name of a container while it is kept."""
+    return f"{name[:_MOST_NAME]}.kept-{container_id[:6]}"
+
+
+def original_name(name: str) -> str:
+    """Return the name that a kept container had."""
+    return _SUFFIX.sub("", name)
+
+
+async def list_running_old_containers(crew: SwitchTransaction) -> dict[NodeName, list[Container]]:
+    """Return what is still to be stopped, by node."""
+    alive: dict[NodeName, list[Container]] = {}
+    for node, container in await list_old_containers(crew):
+        if container is not None and container.is_alive:
+            alive.setdefault(node, []).append(container)
+    return alive
+
+
+async def stop_old_containers(crew: SwitchTransaction, alive: Mapping[NodeName, Sequence[Container]]) -> None:
+    """Stop what goes and keep its containers; those that have ended already are fine. Raises the first failure."""
+    if alive:
+        halt = await stop_containers(crew.sessions, crew.step_context, crew.emit, alive, keep=True)
+        for _, failure in halt.failures:
+            raise failure
+    names = " and ".join(crew.journal.stops)
+    crew.report_step(SwitchStep.STOPPING, f"{names} stopped; {_count(len(crew.journal.old))} kept")
+
+
+async def list_old_containers(crew: SwitchTransaction) -> tuple[tuple[NodeName, Container | None], ...]:
+    """Return what was stopped, or is to be; None for one that is not there any more."""
+
+    async def one(node: NodeName, container: str) -> tuple[NodeName, Container | None]:
+        try:
+            return node, await crew.sessions[node].docker.inspect_container(container)
+        except ContainerNotFound:
+            return node, None
+
+    return await gather_or_cancel(*(one(node, container) for node, container in crew.journal.old))
+
+
+def _count(number: int) -> str:
+    return "the container is" if number == 1 else f"{number} containers are"
+
+
+async def verify_memory_released(crew: SwitchTransaction, fits: Fits) -> None:
+    """Ask the sum again with what the nodes have now. Raises `NoRoom` where it does not come out."""
+    made = await fits()
+    short = [one for one in made if one.is_refused]
+    if short:
+        raise MemoryNotReleased(short[0].sentence + ", although what was in the way has stopped")
+    free = ", ".join(
+        f"{one.node} has {format_gib(one.standing.available)} available" for one in made if one.standing is not None
+    )
+    crew.report_step(SwitchStep.RELEASING, free or "the nodes did not say what memory they have")
+
+
+async def rename_kept_containers(crew: SwitchTransaction, names: frozenset[tuple[NodeName, str]]) -> None:
+    """Rename kept containers that have a name which the new one is to have."""
+    for node, container in await list_old_containers(crew):
+        if container is not None and (node, container.name) in names:
+            await crew.sessions[node].docker.rename(container.id, rollback_name(container.name, container.id))
+
+
+async def start_new_instance(crew: SwitchTransaction, request: SwitchInstance) -> CommandEnded:
+    """Start it as `up` does, under the locks that are held; return how that ended."""
+    start = request.to_start_request(container for _, container in crew.journal.old)
+    ended = await forward_events(start_instance(crew.step_context, start), crew.emit)
+    if ended.outcome is Outcome.READY:
+        crew.report_step(
+            SwitchStep.STARTING,
+            f"{crew.journal.instance} is ready after {format_duration(ended.seconds)}, a token came",
+        )
+    return ended
+
+
+async def remove_old_containers(crew: SwitchTransaction) -> str | None:
+    """Remove the containers that were kept, their logs saved. Return which stayed, in words, because their logs could not be
+    saved: it was done by us where the journal still is ours afterwards.
+
+    The step has just asked whether the switch is still ours, and all are cleared at once.
+    """
+
+    async def clear(node: NodeName, container: Container) -> bool:
+        try:
+            await remove_ended_container(crew.sessions[node], crew.step_context, crew.emit, container)
+        except (OperationRefused, DockerError) as why:
+            crew.warn(node, why.message, why.hint)
+            return False
+        return True
+
+    old = [(node, one) for node, one in await list_old_containers(crew) if one is not None]
+    save_pending_stops(crew, old)
+    gone = await gather_or_cancel(*(clear(node, container) for node, container in old))
+    stayed = [
+        f"{sanitize_line(one.name)} on {node}" for (node, one), is_gone in zip(old, gone, strict=True) if not is_gone
+    ]
+    return f"{' and '.join(stayed)} stayed, as said above" if stayed else None
+
+
+async def describe_losses(crew: SwitchTransaction) -> tuple[str, ...]:
+    """Return what is on the Sparks that only lost something, a sentence for each: nothing that runs, or who."""
+
+    async def of(node: NodeName) -> str:
+        try:
+            there = await crew.sessions[node].docker.list_containers()
+        except (NodeError, DockerError):
+            return f"what else is on {node} is not known"
+        ours = sorted(
+            {one.label(ContainerLabel.INSTANCE) or one.name for one in there if one.is_managed and one.is_alive}
+        )
+        others = sorted(sanitize_line(one.name) for one in there if one.is_alive and not one.is_managed)
+        names = [*map(sanitize_line, ours), *(f"{name} (not sparkctl's)" for name in others)]
+        return (
+            f"{' and '.join(names)} {'stays' if len(names) == 1 else 'stay'} on {node}" if names else f"{node} is free"
+        )
+
+    return await gather_or_cancel(*(of(node) for node in crew.journal.touched if node not in crew.journal.nodes))
+
+
+async def save_remaining_stops(crew: SwitchTransaction) -> None:
+    """Remember the ranks of the old ones on Sparks that were silent: the next contact stops them."""
+    save_pending_stops(crew, [(node, one) for node, one in await list_old_containers(crew) if one is not None])
+
+
+def save_pending_stops(crew: SwitchTransaction, old: Sequence[tuple[NodeName, Container]]) -> None:
+    """Remember the ranks on Sparks that were silent: the next contact stops them."""
+    owed, now = PendingStopFiles(crew.ctx.history.directory), crew.ctx.clock.unix_time()
+    for whole in group_by_instance(RankContainer(node, one, None, parse_port_label(one)) for node, one in old):
+        run = whole.label(ContainerLabel.RUN)
+        for name in whole.elsewhere if run else ():
+            node = NodeName(name)
+            if node in crew.journal.touched:
+                continue
+            try:
+                owed.save_stop(PendingStop(node, whole.name, now, run=run))
+            except OSError as error:
+                crew.warn(node, f"that {whole.name} is still to be stopped there could not be kept: {error}")

@@ -1,0 +1,317 @@
+"""The way back of a switch: the new one's containers go, the old ones are started again and prove themselves."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from sparkctl.commands.drop_caches import MissingSudoRight, drop_node_caches
+from sparkctl.commands.guard_session import stop_watching_containers
+from sparkctl.commands.start.launched import rebuild_launch_plan
+from sparkctl.commands.start.rank_watch import RankWatch
+from sparkctl.commands.start.ranks_watch import InstanceWatchResult, measure_clock_offsets, watch_ranks
+from sparkctl.commands.stop.stop import StoppedContainer, stop_container
+from sparkctl.commands.stop.stop_containers import resolve_stop_grace
+from sparkctl.commands.switch.forward_steps import original_name
+from sparkctl.commands.switch.switch_transaction import SwitchTransaction
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.engines import engine_names, load_engine
+from sparkctl.errors import ContainerNotFound, DockerError, OperationRefused, SparkctlError
+from sparkctl.history.model import OperationKind
+from sparkctl.history.operation_recorder import OperationRecorder
+from sparkctl.logs.diagnosis import UNKNOWN_ENGINE
+from sparkctl.model.container import Container
+from sparkctl.model.container_labels import parse_rank_label
+from sparkctl.model.events import Outcome
+from sparkctl.model.guard_state import UnwatchReason
+from sparkctl.model.launch_plan import ContainerLabel, GuardRule, PhaseTimeouts
+from sparkctl.model.node import NodeName
+from sparkctl.model.profile import Profile
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.switch_plan import SwitchStep, distinguish_names
+from sparkctl.model.units import format_duration
+from sparkctl.model.verdict import Verdict
+from sparkctl.monitor import engine_probe
+from sparkctl.monitor.asking import QueryMarkerSupport
+from sparkctl.monitor.wholes import RankContainer, group_by_instance
+from sparkctl.profiles.launch_planning import build_guard_rule
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.transport.session import Session
+
+_LIMITS = PhaseTimeouts()
+_PATIENCE = _LIMITS.starting + _LIMITS.loading + _LIMITS.warming
+
+NodeContainer = tuple[NodeName, Container]
+
+
+class RollbackFailed(SparkctlError):
+    """What was stopped does not serve again. ``verdict``: on the ``instance`` whose log was watched, None where none was."""
+
+    def __init__(
+        self, message: str, hint: str | None = None, verdict: Verdict | None = None, instance: str | None = None
+    ) -> None:
+        super().__init__(message, hint)
+        self.verdict, self.instance = verdict, instance
+
+
+async def find_rollback_obstacle(crew: SwitchTransaction) -> RollbackFailed | None:
+    """Return why not all of what was stopped can come back: a container of it was removed by somebody, or was not reached
+    when the others stopped; None where it can."""
+    try:
+        old = [await _kept(crew, node, container) for node, container in crew.journal.old]
+    except RollbackFailed as lost:
+        return lost
+    for one in group_by_instance(RankContainer(node, container) for node, container in old):
+        if one.missing:
+            where = f" on {' and '.join(map(sanitize_line, one.elsewhere))}" if one.elsewhere else ""
+            return RollbackFailed(
+                f"{one.name} cannot be started again: its rank{where} was not seen to run when it stopped, and half a "
+                "model answers nobody"
+            )
+    return None
+
+
+async def list_new_containers(crew: SwitchTransaction, node: NodeName) -> list[Container]:
+    """Return what the switch started on a node: containers of that very profile, and never those of before."""
+    kept, its = {container for _, container in crew.journal.old}, (crew.journal.instance, crew.journal.profile_hash)
+    return [
+        one
+        for one in await crew.sessions[node].docker.list_containers()
+        if (one.label(ContainerLabel.INSTANCE), one.label(ContainerLabel.HASH)) == its and one.id not in kept
+    ]
+
+
+async def remove_container(crew: SwitchTransaction, node: NodeName, one: Container) -> StoppedContainer:
+    """Stop a container and remove it, its log kept."""
+    await crew.reacquire_if_lost(node)
+    await stop_watching_containers(crew.sessions[node], crew.step_context, crew.emit, [one.id], UnwatchReason.STOPPED)
+    return await stop_container(crew.sessions[node], crew.step_context, crew.emit, one, resolve_stop_grace(one, None))
+
+
+async def remove_new_containers(crew: SwitchTransaction) -> str | None:
+    """Stop and remove what the switch started, its log kept. Return which of its containers stayed, in words."""
+    logs, kept = [], []
+    for node in crew.journal.nodes:
+        for one in await list_new_containers(crew, node):
+            stopped = await remove_container(crew, node, one)
+            logs += [stopped.log] if stopped.log else []
+            kept += [f"{sanitize_line(stopped.kept)} on {node}"] if stopped.kept is not None else []
+    said = f"; log: {' '.join(logs)}" if logs else ""
+    left = f"{' and '.join(kept)} stayed: the log could not be saved whole" if kept else None
+    crew.report_step(SwitchStep.UNDOING, (left or f"nothing of {crew.journal.instance} is left") + said)
+    return left
+
+
+async def restart_old_containers(crew: SwitchTransaction) -> str:
+    """Start the old containers again, in their order, and watch each model as `up` does: until it is ready by its own rule
+    and gave a token.
+
+    Returns what happened, in words. Raises `NotBack` where one does not come back.
+    """
+    began = crew.ctx.clock.monotonic()
+    old = [await _kept(crew, node, container) for node, container in crew.journal.old]
+    undropped = {node for node in dict.fromkeys(node for node, _ in old) if not await _drop(crew, node)}
+    rows, ranks = _rows(crew, old), list[RankWatch]()
+    running = frozenset(container.id for _, container in old if container.is_alive)
+    try:
+        for node, container in old:
+            ranks.append(await _rank_of(crew, node, container, began, drop_was_told=node in undropped))
+            await _start(crew, container, ranks[-1])
+        await gather_or_cancel(*(_prove(crew, model, running) for model in _models(ranks)))
+    except SparkctlError as why:
+        for row in rows:
+            is_it = isinstance(why, RollbackFailed) and why.instance == row.operation.instance
+            row.record_end(
+                str(Outcome.FAILED), int(why.exit_code), why=why.message, hint=why.hint,
+                verdict=why.verdict if isinstance(why, RollbackFailed) and is_it else None,
+            )  # fmt: skip
+        raise
+    finally:
+        for rank in ranks:
+            await rank.detach()  # its guard stays armed where it still loads
+        seconds = crew.ctx.clock.monotonic() - began
+        for row in rows:
+            is_back = sys.exc_info()[0] is None
+            row.record_end(
+                str(Outcome.DONE if is_back else Outcome.INTERRUPTED), 0 if is_back else None,
+                why="the same containers, started again", seconds=seconds if is_back else None,
+            )  # fmt: skip
+    took, is_one = format_duration(seconds), len(crew.journal.stops) == 1
+    crew.report_step(SwitchStep.RESTORING, f"started again and ready after {took}")
+    _, names = distinguish_names(crew.journal.instance, crew.journal.stops)
+    return f"{' and '.join(names)} {'serves' if is_one else 'serve'} again after {took}"
+
+
+async def _kept(crew: SwitchTransaction, node: NodeName, container: str) -> NodeContainer:
+    try:
+        return node, await crew.sessions[node].docker.inspect_container(container)
+    except ContainerNotFound as gone:
+        names_ = " and ".join(crew.journal.stops)
+        raise RollbackFailed(
+            f"the container {container[:12]} of {names_} is not on {node} any more",
+            f"once this is over, start it anew: sparkctl up {crew.journal.stops[0]}",
+        ) from gone
+
+
+async def _drop(crew: SwitchTransaction, node: NodeName) -> bool:
+    """Drop a node's page cache; return whether that could be done."""
+    try:
+        await drop_node_caches(crew.sessions[node], crew.step_context, crew.emit)
+    except MissingSudoRight as no:
+        crew.warn(node, f"page cache not dropped: {no.message}", no.hint)
+        return False
+    return True
+
+
+def _rows(crew: SwitchTransaction, old: Sequence[NodeContainer]) -> list[OperationRecorder]:
+    """Begin a row of the history for each model that is started again. Its seconds are no start's: nothing is expected of
+    them."""
+    ctx, where = crew.ctx, dict[str, list[NodeName]]()
+    for node, container in old:
+        where.setdefault(container.label(ContainerLabel.INSTANCE) or original_name(container.name), []).append(node)
+    rows = []
+    for name, nodes in where.items():
+        row = ctx.history.begin_operation(
+            OperationKind.START, ctx.clock, ctx.operator, nodes, ctx.operation, instance=name
+        )
+        row.record_facts()
+        rows.append(row)
+    return rows
+
+
+async def _rank_of(
+    crew: SwitchTransaction, node: NodeName, container: Container, began: float, *, drop_was_told: bool
+) -> RankWatch:
+    """Return what watches one that is started again, as a start of its profile is watched. The container tells what it runs
+    with; its times and its guard's rule are of the profile, where there is one of that name here."""
+    session, profile = crew.sessions[node], _profile(container)
+    index, _, count = (parse_rank_label(container) or "0/1").partition("/")
+    made = rebuild_launch_plan(session.node, container, await session.docker.read_run_options(container.id)).plan
+    made = replace(
+        made, container_name=original_name(container.name), rank=int(index), ranks=int(count),
+        timeouts=_LIMITS if profile is None else profile.start.timeouts,
+        guard=None if not crew.guarded else GuardRule(limit=_PATIENCE) if profile is None else build_guard_rule(profile),
+        secrets=tuple(await session.docker.read_secret_values(container.id)),
+    )  # fmt: skip
+    again = f"sparkctl resume --node {crew.journal.touched[0]}"
+    engine = load_engine(made.engine if made.engine in engine_names() else UNKNOWN_ENGINE)
+    rank = RankWatch(crew.step_context, session, engine, made, crew.emit, began, again)
+    rank.container_id, rank.drop_was_told = container.id, drop_was_told
+    return rank
+
+
+def _profile(container: Container) -> Profile | None:
+    try:
+        return ProfileLibrary().load(container.label(ContainerLabel.PROFILE) or "")
+    except SparkctlError:
+        return None
+
+
+async def _start(crew: SwitchTransaction, container: Container, rank: RankWatch) -> None:
+    """Start it under a guard, where one is to be had; its log of before is not what it does now."""
+    session, node = rank.session, rank.plan.node
+    await crew.reacquire_if_lost(node)
+    try:
+        await rank.arm()
+    except OperationRefused as no:
+        crew.warn(node, f"{no.message}; {rank.plan.instance} loads without one", no.hint)
+    try:
+        if rank.plan.container_name != container.name:
+            await session.docker.rename(container.id, rank.plan.container_name)
+        if not container.is_alive:
+            await session.docker.start(container.id)
+        rank.since = (await session.docker.inspect_container(container.id)).started
+        await rank.guard_container(container.id)
+    except DockerError as refused:
+        raise RollbackFailed(
+            f"{rank.plan.container_name} on {node} could not be started again: {refused.message}", refused.hint
+        ) from refused
+
+
+def _models(ranks: Sequence[RankWatch]) -> list[list[RankWatch]]:
+    """Return the ranks of each model, in their order."""
+    found: dict[str, list[RankWatch]] = {}
+    for rank in ranks:
+        found.setdefault(dict(rank.plan.labels).get(ContainerLabel.RUN) or rank.container_id, []).append(rank)
+    return [sorted(model, key=lambda rank: rank.plan.rank) for model in found.values()]
+
+
+async def _prove(crew: SwitchTransaction, model: Sequence[RankWatch], running: Collection[str]) -> None:
+    """Watch one model until it is ready; one that is ``running`` already, from an earlier try, may prove itself at once:
+    its log need not tell any more how it started. Raises `NotBack` with the verdict on it."""
+    is_running = all(rank.container_id in running for rank in model)
+    end = (
+        None
+        if is_running and await _check_serving(model[0])
+        else await watch_ranks(crew.step_context, model, await measure_clock_offsets(model))
+    )
+    if end is None or end.verdict is None:
+        for rank in model:
+            await rank.record_ready()
+        return
+    raise _not_back(end, end.verdict)
+
+
+async def _check_serving(head: RankWatch) -> bool:
+    """Ask a model for its health and a token, once; False where its profile leaves nothing to ask for."""
+    link, service = head.session.link, head.plan.service
+    if service.ready.health is None and service.ready.probe == "none":
+        return False
+    manners = QueryMarkerSupport()
+    if not (await engine_probe.check_health(link, service, manners=manners)).good:
+        return False
+    service = await engine_probe.resolve_served_model(link, service, manners)
+    return (await engine_probe.request_token(link, service, manners)).good
+
+
+def _not_back(end: InstanceWatchResult, verdict: Verdict) -> RollbackFailed:
+    plan = end.rank.plan
+    proof = "".join(f"\n  {one.text}" for one in verdict.evidence[:1])
+    see = f"see why: sparkctl diagnose {plan.instance} --node {plan.node}"
+    paths = [*filter(None, (end.log,)), *(path for _, path in end.more_logs)]
+    log = f"{'its log' if len(paths) == 1 else 'the logs of its ranks'}: {' '.join(paths)}" if paths else None
+    return RollbackFailed(
+        f"{plan.instance} did not come back: {verdict.summary}{proof}",
+        "\n".join(filter(None, (verdict.remedy, see, log))), verdict, plan.instance,
+    )  # fmt: skip
+
+
+async def order_restarts(
+    sessions: Mapping[NodeName, Session], old: Sequence[NodeContainer]
+) -> tuple[NodeContainer, ...]:
+    """Return containers in the order in which they are started again: those that are models by themselves as they were
+    started, then the ranks of each model, as its engine wants them."""
+    alone = [one for one in old if one[1].label(ContainerLabel.RANK) is None]
+    times = await gather_or_cancel(*(_started(sessions[node], container) for node, container in alone))
+    ordered = [alone[at] for at in sorted(range(len(alone)), key=lambda at: times[at])]
+    runs = dict.fromkeys(
+        one[1].label(ContainerLabel.RUN) for one in old if one[1].label(ContainerLabel.RANK) is not None
+    )
+    for run in runs:
+        ranks = [
+            one
+            for one in old
+            if one[1].label(ContainerLabel.RANK) is not None and one[1].label(ContainerLabel.RUN) == run
+        ]
+        ranks.sort(key=_rank)
+        head_first = await _begins_with_head(sessions[ranks[0][0]], ranks[0][1])
+        ordered += ranks if head_first else [*ranks[1:], ranks[0]]
+    return tuple(ordered)
+
+
+async def _started(session: Session, container: Container) -> float:
+    return (await session.docker.inspect_container(container.id)).started or container.created
+
+
+def _rank(one: NodeContainer) -> int:
+    index, _, _ = (one[1].label(ContainerLabel.RANK) or "").partition("/")
+    return int(index) if index.isascii() and index.isdigit() and len(index) < 9 else 0
+
+
+async def _begins_with_head(session: Session, head: Container) -> bool:
+    """Ask its engine by the head's own command: a worker's does not tell how they meet."""
+    engine = head.label(ContainerLabel.ENGINE) or ""
+    return engine in engine_names() and load_engine(engine).must_start_head_first(
+        (await session.docker.read_run_options(head.id)).command
+    )

@@ -1,0 +1,184 @@
+"""``switch``: what conflicts gives way to something else, each step proved, and undone where the new one fails."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.event_stream import Emit, deduplicate_warnings, forward_events, open_session, stream_events
+from sparkctl.commands.history_writer import OperationSubject, record_operation
+from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.start.timing import StartTimer
+from sparkctl.commands.switch import planner
+from sparkctl.commands.switch.look import inspect_switch_nodes
+from sparkctl.commands.switch.planner import NodeInventory
+from sparkctl.commands.switch.rollback import order_restarts
+from sparkctl.commands.switch.switch_checks import check_flags, run_switch_checks
+from sparkctl.commands.switch.switch_request import SwitchInstance
+from sparkctl.commands.switch.switch_runner import SwitchStepRunner
+from sparkctl.commands.switch.switch_transaction import SwitchTransaction
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.errors import OperationRefused, SparkctlError
+from sparkctl.history.model import OperationKind
+from sparkctl.model.container import Container
+from sparkctl.model.events import CommandEnded, Event, Outcome, SwitchPlanned, WarningEmitted
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.secrets import redact_words
+from sparkctl.model.switch_plan import SwitchJournal, SwitchPlan, SwitchStep
+from sparkctl.transport.docker import docker_client
+from sparkctl.transport.session import Session, SharedSession
+
+_UNCHANGED = "interrupted before anything was changed"
+
+
+def switch_instance(ctx: CommandContext, request: SwitchInstance) -> AsyncGenerator[Event, None]:
+    """Switch and stream what happens; the last event is `Ended`."""
+
+    def run(own: CommandContext) -> AsyncGenerator[Event, None]:
+        return stream_events(
+            own, _SwitchRun(own, request).run, request.profile.name, request.nodes[0].name, on_interrupt=None
+        )
+
+    subject = OperationSubject(OperationKind.SWITCH, request.nodes, None, request.profile, request.retry_command)
+    return run(ctx) if request.dry_run else record_operation(ctx, subject, run)
+
+
+async def rerun_switch(ctx: CommandContext, request: SwitchInstance, emit: Emit) -> CommandEnded:
+    """Do a switch as a part of the verb whose context this is, in its row of the history."""
+    return await _SwitchRun(ctx, request).run(emit)
+
+
+class _SwitchRun:
+    """One run of the verb."""
+
+    def __init__(self, ctx: CommandContext, request: SwitchInstance) -> None:
+        self.ctx = ctx
+        self.request = request
+        self.emit: Emit = lambda event: None
+        self.began = ctx.clock.monotonic()
+        self.sessions: dict[NodeName, Session] = {}
+        self.sites: tuple[NodeInventory, ...] = ()
+
+    async def run(self, emit: Emit) -> CommandEnded:
+        self.emit = emit
+        guard = self.ctx.interrupt.run_interruptible
+        async with AsyncExitStack() as stack:
+            for node in self.request.known:
+                self.sessions[node.name] = await open_session(stack, self.ctx, node, emit)
+            if not self.request.dry_run:
+                docker_client.preload_docker_sdk()
+            plan = await guard(self._plan(self.ctx), _UNCHANGED)
+            emit(SwitchPlanned(self.ctx.clock.unix_time(), plan.nodes[0], plan))
+            emit = self.emit = deduplicate_warnings(emit, plan.cautions)
+            if plan.obstacles:
+                first, *more = plan.obstacles
+                raise OperationRefused(first, "\n".join(more) or None)
+            if self.request.dry_run:
+                for message, hint in () if plan.is_there else check_flags(self.request):
+                    emit(WarningEmitted(self.ctx.clock.unix_time(), plan.nodes[0], message, hint))
+                return self._planned()
+            if not plan.stops:
+                return await self._start()
+            journal = await guard(self._journal(plan), _UNCHANGED)
+            if self.ctx.operation is not None:
+                self.ctx.operation.record_facts(nodes=tuple(dict.fromkeys((*journal.nodes, *journal.touched))))
+            crew = SwitchTransaction(self.ctx, self.sessions, journal, emit, self.began, guarded=self.request.guarded)
+            await guard(crew.lock(f"switching to {plan.instance}"), _UNCHANGED)
+            try:
+                await self._check(crew, plan)
+                return await SwitchStepRunner(crew, self.request).run_forward(SwitchStep.STOPPING, is_untouched=True)
+            finally:
+                await crew.release()
+
+    # looking
+
+    async def _plan(self, ctx: CommandContext) -> SwitchPlan:
+        request = self.request
+        self.sites = await inspect_switch_nodes(ctx, request, tuple(self.sessions.values()))
+        launch = next((site.coming.plan for site in self.sites if site.coming is not None), None)
+        timing = StartTimer(self.ctx, request.profile)
+        if launch is not None:
+            timing.load_expected(launch)
+        return planner.plan_switch(
+            request.profile.name, [node.name for node in request.nodes], self.sites, keep_going=request.keep_going,
+            rolls_back=request.rolls_back,
+            seconds=request.profile.start.expected if launch is None else timing.expected.seconds,
+        )  # fmt: skip
+
+    async def _journal(self, plan: SwitchPlan) -> SwitchJournal:
+        order = await order_restarts(self.sessions, self._containers_to_stop(plan))
+        request = self.request
+        words = request.words or (request.profile.name,)
+        row = self.ctx.operation  # by its key it is found again by whoever finishes this
+        return SwitchJournal(
+            id=uuid.uuid4().hex if row is None else row.key, operator=self.ctx.operator,
+            since=self.ctx.clock.unix_time(), step=SwitchStep.CHECKING,
+            instance=plan.instance, words=(words[0], *redact_words(list(words[1:]))), profile_hash=request.profile.digest,
+            nodes=plan.nodes, stops=plan.stops, old=tuple((node, one.id) for node, one in order),
+            rolls_back=request.rolls_back, guarded=request.guarded, timeout=request.timeout,
+            keep_going=request.keep_going,
+        )  # fmt: skip
+
+    def _containers_to_stop(self, plan: SwitchPlan) -> Sequence[tuple[NodeName, Container]]:
+        goes = _stopped_container_ids(plan)
+        return [
+            (site.node, one.container)
+            for site in self.sites
+            for one in site.occupants
+            if (site.node, one.container.id) in goes
+        ]
+
+    # before the old one is touched
+
+    async def _check(self, crew: SwitchTransaction, plan: SwitchPlan) -> None:
+        """Try everything that can fail while the old one serves; on any failure nothing of the switch is left."""
+        guard = self.ctx.interrupt.run_interruptible
+        try:
+            await crew.step(SwitchStep.CHECKING)
+            proved, _ = await guard(
+                gather_or_cancel(
+                    run_switch_checks(crew, self.request, self.sites), self._refuse_changed_nodes(crew, plan)
+                ),
+                _UNCHANGED,
+            )
+            crew.report_step(SwitchStep.CHECKING, proved)
+            self.ctx.interrupt.check(_UNCHANGED)
+        except SparkctlError:
+            await crew.delete_journal()
+            raise
+
+    async def _refuse_changed_nodes(self, crew: SwitchTransaction, plan: SwitchPlan) -> None:
+        """Look again under the locks: before, somebody may have started or stopped something."""
+        again = await self._plan(crew.step_context)
+        if _stopped_container_ids(again) != _stopped_container_ids(plan) or again.obstacles:
+            raise OperationRefused(
+                "what runs there has changed meanwhile, and nothing was done", f"again: {self.request.retry_command}"
+            )
+
+    # where nothing has to stop
+
+    async def _start(self) -> CommandEnded:
+        """Start it as `up` does; in the history it is that start, and nothing beside."""
+
+        def lend(node: Node) -> Session:
+            return SharedSession(self.sessions[node.name])
+
+        if self.ctx.operation is not None:
+            self.ctx.operation.delete_row()
+        alone = replace(self.ctx, lend=lend, operation=None)
+        return await forward_events(start_instance(alone, self.request.to_start_request()), self.emit)
+
+    def _planned(self) -> CommandEnded:
+        clock = self.ctx.clock
+        return CommandEnded(
+            clock.unix_time(), Outcome.PLANNED, 0, clock.monotonic() - self.began, self.request.nodes[0].name,
+            self.request.profile.name,
+        )  # fmt: skip
+
+
+def _stopped_container_ids(plan: SwitchPlan) -> set[tuple[NodeName, str]]:
+    """Return the containers that it stops."""
+    return {(change.node, one.container_id) for change in plan.changes for one in change.stops}

@@ -1,0 +1,255 @@
+"""A switch from whatever step on: forward to the new one, or back to the old one, and one honest end."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from sparkctl.commands.context import CommandInterrupted
+from sparkctl.commands.switch import forward_steps, giving_up, rollback
+from sparkctl.commands.switch.look import inspect_switch_nodes
+from sparkctl.commands.switch.switch_request import SwitchInstance
+from sparkctl.commands.switch.switch_transaction import OwnershipLost, SwitchTransaction
+from sparkctl.errors import DockerUnavailable, ExitCode, NodeError, OperationRefused, SparkctlError
+from sparkctl.model.events import CommandEnded, Outcome
+from sparkctl.model.guard_state import GuardCoverage
+from sparkctl.model.memory_fit import MemoryFit
+from sparkctl.model.switch_plan import FORWARD_STEPS, SwitchStep, distinguish_names
+from sparkctl.monitor.switch_journal import format_abandon_command, format_step_number
+from sparkctl.profiles.launch_planning import container_name
+
+_AWAY = (Outcome.UNREACHABLE, Outcome.INTERRUPTED)
+
+
+class SwitchStepRunner:
+    """``request`` is not needed on the way back, which needs no profile: the containers are there."""
+
+    def __init__(self, crew: SwitchTransaction, request: SwitchInstance | None = None) -> None:
+        self.crew = crew
+        self.request = request
+
+    # forward
+
+    async def run_forward(self, first: SwitchStep, *, is_untouched: bool = False) -> CommandEnded:
+        """Go from ``first`` to the end. Whatever fails on the way leads back, unless its node is not there to do it.
+
+        ``is_untouched``: nothing was stopped by anybody so far, so that Ctrl-C before the first is stopped leaves no journal.
+        """
+        try:
+            return await self._forward(first, is_untouched=is_untouched)
+        except (CommandInterrupted, NodeError, DockerUnavailable) as away:
+            return await self._build_unfinished_end(away.message, away.exit_code, getattr(away, "node", None))
+        except OwnershipLost:
+            raise
+        except SparkctlError as why:
+            return await self._failed(why, None)
+
+    async def _forward(self, first: SwitchStep, *, is_untouched: bool) -> CommandEnded:
+        crew, guard = self.crew, self.crew.ctx.interrupt.run_interruptible
+        reached = FORWARD_STEPS.index(first)
+        ended: CommandEnded | None = None
+        if reached <= FORWARD_STEPS.index(SwitchStep.STOPPING):
+            await crew.step(SwitchStep.STOPPING)
+            try:
+                alive = await guard(
+                    forward_steps.list_running_old_containers(crew), "interrupted before anything was stopped"
+                )
+                crew.ctx.interrupt.check("interrupted before anything was stopped")
+            except CommandInterrupted as pressed:
+                if not is_untouched:
+                    raise
+                await crew.delete_journal()
+                return self._ended(Outcome.INTERRUPTED, ExitCode.INTERRUPTED, message=pressed.message)
+            await guard(forward_steps.stop_old_containers(crew, alive), "interrupted while the old one stopped")
+        if reached <= FORWARD_STEPS.index(SwitchStep.RELEASING):
+            await crew.step(SwitchStep.RELEASING)
+            await guard(
+                forward_steps.verify_memory_released(crew, self._fits), "interrupted before the new one was started"
+            )
+        if reached <= FORWARD_STEPS.index(SwitchStep.STARTING):
+            ended = await self._start()
+            if ended.outcome in _AWAY:
+                return await self._build_unfinished_end(ended.message or "", ExitCode(ended.exit_code), ended.node)
+            if ended.outcome is not Outcome.READY:
+                return await self._failed(None, ended)
+        await crew.step(SwitchStep.CLEARING)
+        stayed = await guard(
+            forward_steps.remove_old_containers(crew),
+            f"interrupted: {crew.journal.instance} serves, what was before is not cleared yet",
+        )
+        await crew.delete_journal()
+        crew.report_step(SwitchStep.CLEARING, stayed or "their logs are saved, their containers are gone")
+        name, gave_way = self._apart[0], " and ".join(self._apart[1])
+        where = " and ".join(crew.journal.nodes)
+        crew.report_step(SwitchStep.DONE, f"{crew.journal.instance} serves on {where}")
+        left: tuple[str, ...] = ()
+        with suppress(CommandInterrupted):  # it is done: all that Ctrl-C can spare is this
+            left = await guard(forward_steps.describe_losses(crew), "")
+        message = "; ".join(filter(None, (f"{name} serves on {where} in place of {gave_way}", stayed, *left)))
+        started = (None, None) if ended is None else (ended.endpoint, ended.guard)
+        return self._ended(Outcome.READY, message=message, endpoint=started[0], guard=started[1])
+
+    async def _start(self) -> CommandEnded:
+        assert self.request is not None
+        crew, name = self.crew, container_name(self.request.profile)
+        await crew.step(SwitchStep.STARTING)
+        taken = frozenset((node, name) for node in crew.journal.nodes)
+        await crew.ctx.interrupt.run_interruptible(
+            forward_steps.rename_kept_containers(crew, taken), "interrupted before the new one was started"
+        )
+        return await forward_steps.start_new_instance(crew, self.request)
+
+    async def _fits(self) -> tuple[MemoryFit, ...]:
+        assert self.request is not None
+        sessions = [self.crew.sessions[node] for node in self.crew.journal.nodes]
+        found = await inspect_switch_nodes(self.crew.step_context, self.request, sessions)
+        for site in found:
+            if site.silent is not None:
+                await self.crew.sessions[site.node].link.connect()  # says why it cannot be asked
+        return tuple(site.coming.fit(frozenset()) for site in found if site.coming is not None)
+
+    async def _failed(self, why: SparkctlError | None, ended: CommandEnded | None) -> CommandEnded:
+        """Go back, or leave it for study where that was asked for."""
+        journal = self.crew.journal
+        if journal.rolls_back:
+            return await self.run_rollback(why, ended)
+        try:
+            await self.crew.step(SwitchStep.LEFT)
+        except OwnershipLost:
+            raise
+        except SparkctlError as away:
+            return await self._build_unfinished_end(away.message, away.exit_code, getattr(away, "node", None))
+        message = f"{self._describe_failure(why, ended)}; it is left as it is, and {' and '.join(journal.stops)} stopped (--no-rollback)"
+        return self._build_end_with_journal(
+            Outcome.FAILED, ExitCode.ENGINE_FAILED, ended, message, self.crew.describe_options
+        )
+
+    # back
+
+    async def run_rollback(
+        self, why: SparkctlError | None = None, ended: CommandEnded | None = None, *, asked: bool = False
+    ) -> CommandEnded:
+        """Bring the old one back. ``asked``: `abort` did, and then it is no failure."""
+        crew, guard = self.crew, self.crew.ctx.interrupt.run_interruptible
+        story = self._describe_failure(why, ended)
+        try:
+            lost = await guard(
+                rollback.find_rollback_obstacle(crew), "interrupted before anything of it was taken back"
+            )
+            if lost is not None and asked and crew.journal.step in FORWARD_STEPS:
+                where = f"--node {crew.journal.touched[0]}"
+                hint = f"{crew.journal.instance} can still be had: sparkctl resume {where}\n{format_abandon_command(where)}"
+                raise OperationRefused(f"{lost.message}, so there is nothing to go back to; nothing was done", hint)
+            await crew.step(SwitchStep.UNDOING)
+            stayed = await guard(rollback.remove_new_containers(crew), "interrupted while the new one was taken away")
+            if lost is not None:
+                await forward_steps.save_remaining_stops(crew)
+                await crew.delete_journal()  # there is nothing left that a later try could bring back
+                said = lost.message if asked else f"{story}; and {lost.message}"
+                start = "\n".join(f"start it anew: sparkctl up {name}" for name in crew.journal.stops)
+                return self._ended(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=said, hint=start)
+            await crew.step(SwitchStep.RESTORING)
+            serves = await guard(rollback.restart_old_containers(crew), "interrupted while the old one started again")
+            await crew.delete_journal()
+        except (CommandInterrupted, NodeError, DockerUnavailable) as away:
+            said = away.message if asked else f"{story}; {away.message}"
+            return await self._build_unfinished_end(said, away.exit_code, getattr(away, "node", None), ended)
+        except OperationRefused as no:
+            if isinstance(no, OwnershipLost) or crew.journal.step in FORWARD_STEPS:
+                raise
+            return await self._build_failed_rollback_end(no, story, ended, asked=asked)
+        except SparkctlError as worse:
+            return await self._build_failed_rollback_end(worse, story, ended, asked=asked)
+        crew.report_step(SwitchStep.RESTORED, stayed or "nothing of the switch is left")
+        serves = "; ".join(filter(None, (serves, stayed)))
+        if asked:
+            return self._ended(Outcome.DONE, message=serves)
+        return self._ended(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=f"{story}; {serves}")
+
+    async def run_abandon(self) -> CommandEnded:
+        """End it with neither: what is left of both goes, and the switch is forgotten also where something of it stayed."""
+        crew, guard, names = (
+            self.crew,
+            self.crew.ctx.interrupt.run_interruptible,
+            f"{self._names} and {self.crew.journal.instance}",
+        )
+        try:
+            await crew.step(SwitchStep.UNDOING)
+            stayed = await guard(giving_up.remove_both_sides(crew), "interrupted while what is left was put away")
+            await crew.delete_journal()
+        except (CommandInterrupted, NodeError, DockerUnavailable) as away:
+            return await self._build_unfinished_end(away.message, away.exit_code, getattr(away, "node", None))
+        if stayed:
+            return self._ended(
+                Outcome.UNHEALTHY, ExitCode.UNHEALTHY,
+                message=f"the switch is given up, but not all of {names} is gone: {', '.join(stayed)}",
+                hint="see what is left: sparkctl status",
+            )  # fmt: skip
+        return self._ended(Outcome.DONE, message=f"the switch is given up: nothing of {names} is left")
+
+    # saying
+
+    @property
+    def _names(self) -> str:
+        return " and ".join(self._apart[1]) or "what was stopped"
+
+    @property
+    def _apart(self) -> tuple[str, tuple[str, ...]]:
+        return distinguish_names(self.crew.journal.instance, self.crew.journal.stops)
+
+    async def _build_failed_rollback_end(
+        self, worse: SparkctlError, story: str, ended: CommandEnded | None, *, asked: bool
+    ) -> CommandEnded:
+        """Return the end of a way back that did not get there: it can be tried again. Raises `Fenced` as `_left`."""
+        await self.crew.verify_ownership()
+        said = worse.message if asked else f"{story}; and {worse.message}"
+        hint = "\n".join(filter(None, (worse.hint, self.crew.describe_options)))
+        return self._build_end_with_journal(Outcome.FAILED, ExitCode.ENGINE_FAILED, ended, said, hint)
+
+    def _describe_failure(self, why: SparkctlError | None, ended: CommandEnded | None) -> str:
+        name, _ = self._apart
+        if ended is not None and ended.verdict is not None:
+            late = ended.outcome is Outcome.TIMED_OUT
+            return f"{name} was not ready in time" if late else f"{name} did not start"
+        said = why.message if why is not None else ended.message if ended is not None else None
+        return f"{name} was not started" + (f": {said}" if said else "")
+
+    async def _build_unfinished_end(
+        self, message: str, code: ExitCode, node: str | None, ended: CommandEnded | None = None
+    ) -> CommandEnded:
+        """Return the end of a switch that is left where it is. Raises `Fenced` where another has it, or ended it, meanwhile:
+        then nothing of it can be finished from here."""
+        await self.crew.verify_ownership()
+        outcome = Outcome.INTERRUPTED if code is ExitCode.INTERRUPTED else Outcome.UNREACHABLE
+        step = self.crew.journal.step
+        where = f"at {format_step_number(step)}" if step in FORWARD_STEPS else format_step_number(step)
+        said = f"{message}\nthe switch to {self.crew.journal.instance} is left {where}"
+        return self._build_end_with_journal(outcome, code, ended, said, self.crew.describe_options)
+
+    def _build_end_with_journal(
+        self, outcome: Outcome, code: ExitCode, ended: CommandEnded | None, message: str, hint: str
+    ) -> CommandEnded:
+        """Return an end that leaves the journal: what the verdict offers to try would be refused until that is over."""
+        verdict = None if ended is None else ended.verdict
+        if ended is not None and verdict is not None and verdict.edit is not None:
+            again = f"\nafter that, with the change: {verdict.again}" if verdict.again else ""
+            ended, hint = replace(ended, verdict=replace(verdict, edit=None, again=None)), hint + again
+        return self._ended(outcome, code, of=ended, message=message, hint=hint)
+
+    def _ended(
+        self,
+        outcome: Outcome,
+        code: ExitCode = ExitCode.DONE,
+        *,
+        of: CommandEnded | None = None,
+        message: str,
+        hint: str | None = None,
+        endpoint: str | None = None,
+        guard: GuardCoverage | None = None,
+    ) -> CommandEnded:
+        clock = self.crew.ctx.clock
+        return CommandEnded(
+            clock.unix_time(), outcome, int(code), clock.monotonic() - self.crew.began, self.crew.journal.nodes[0],
+            self.crew.journal.instance, endpoint, message, hint, verdict=None if of is None else of.verdict,
+            log=None if of is None else of.log, more_logs=() if of is None else of.more_logs, guard=guard,
+        )  # fmt: skip

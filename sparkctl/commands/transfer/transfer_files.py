@@ -1,0 +1,186 @@
+"""The files of a model on their way: asked for by number, written beside their names, proved by sums, then put in place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from sparkctl.clock import Clock
+from sparkctl.commands.event_stream import Emit
+from sparkctl.commands.transfer.transfer_plan import (
+    FileTransfer,
+    Link,
+    TransferPlan,
+    TransferRate,
+    resolve_doubtful_files,
+)
+from sparkctl.commands.transfer.transfer_stream import (
+    RouteUnreachable,
+    TransferRoute,
+    TransferStream,
+    open_transfer_stream,
+    read_words,
+    start_transfer_program,
+)
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.errors import Unreachable
+from sparkctl.model.events import TransferProgressed, WarningEmitted
+from sparkctl.model.node import NodeName
+from sparkctl.transport.session import Session
+
+_STREAMS = 8  # one alone is as fast as one core decrypts and makes sums, about 0.6 GB/s
+_SUMMING = 60.0  # seconds without a word; an end says every few seconds that it goes on
+_EVERY = 0.5  # seconds between two words of progress
+
+
+class TransferReporter:
+    """Tells how far what goes to one node is."""
+
+    def __init__(self, clock: Clock, emit: Emit, source: NodeName, target: NodeName, name: str) -> None:
+        self.clock, self.emit, self.source, self.target, self.name = clock, emit, source, target, name
+        self._pace = TransferRate(None, [])
+        self._what = ""
+        self._told_at = 0.0
+
+    def begin(self, what: str, total: int | None, done: int = 0) -> None:
+        """Begin with something else."""
+        self._pace, self._what, self._told_at = TransferRate(total, []), what, 0.0
+        self.at(done)
+
+    def at(self, done: int, *, is_last: bool = False) -> None:
+        """So many bytes are there."""
+        now = self.clock.monotonic()
+        rate, left = self._pace.at(now, done)
+        if is_last or self._told_at == 0.0 or now - self._told_at >= _EVERY:
+            self._told_at = now
+            self.emit(
+                TransferProgressed(
+                    self.clock.unix_time(), self.target, self.source, self._what, done, self._pace.total, rate, left
+                )
+            )
+
+    def warn(self, words: str, hint: str | None = None) -> None:
+        """Say what the operator has to know."""
+        self.emit(WarningEmitted(self.clock.unix_time(), self.target, words, hint))
+
+
+async def compare_checksums(
+    near: Session, far: Session, course: TransferPlan, progress: TransferReporter
+) -> TransferPlan:
+    """Return the course with the doubtful decided by the sums of their contents, made on both nodes at once; those that
+    are equal get the source's time, so that the next look is enough."""
+    total = sum(one.size for one in course.doubtful)
+    progress.begin("comparing files of another time", total)
+    sizes = [one.size for one in course.doubtful]
+
+    def seen(done: int) -> None:
+        progress.at(done)
+
+    here, there = await gather_or_cancel(
+        _read_checksums(near, [{"path": one.source} for one in course.doubtful], sizes, seen),
+        _read_checksums(far, [_place(one) for one in course.doubtful], sizes, lambda _: None),
+    )
+    equal = {one.number: a is not None and a == b for one, a, b in zip(course.doubtful, here, there, strict=True)}
+    return resolve_doubtful_files(course, equal)
+
+
+def _place(one: FileTransfer | Link) -> dict[str, Any]:
+    """Return where something goes, as the receiver wants it: it follows no link below the base."""
+    return {"base": one.base, "name": one.name}
+
+
+async def _read_checksums(
+    session: Session, files: Sequence[dict[str, Any]], sizes: Sequence[int], seen: Any
+) -> list[str | None]:
+    """Return the sum of each file, None where it could not be read."""
+    found: list[str | None] = [None] * len(files)
+    held = await start_transfer_program(session, {"role": "sum", "files": list(files)})
+    done = 0
+    try:
+        while line := await asyncio.wait_for(held.readline(), _SUMMING):
+            said = read_words(session.node.name, line)
+            if "done" in said:
+                return found
+            if "summed" in said and 0 <= (number := said["summed"]) < len(found):
+                found[number] = None if said.get("sum") is None else str(said["sum"])
+                done += sizes[number]
+                seen(done)
+    except TimeoutError:
+        pass
+    finally:
+        await held.release()
+    raise Unreachable(session.node.name, f"{session.node.name} did not get the sums of its files done")
+
+
+async def transfer_files(
+    near: Session, far: Session, course: TransferPlan, road: TransferRoute, progress: TransferReporter
+) -> TransferRoute:
+    """Bring over what differs, then the links; return the road it took."""
+    if course.is_done:
+        return road
+    try:
+        await _move(near, far, course, road, progress)
+    except RouteUnreachable as closed:
+        progress.warn(
+            f"{near.node.name} does not reach {far.node.name} between them ({closed.message}): it goes through this machine",
+            f"a firewall on {far.node.name}? sudo ufw allow in on INTERFACE",
+        )
+        road = TransferRoute()
+        await _move(near, far, course, road, progress)
+    return road
+
+
+async def _move(
+    near: Session, far: Session, course: TransferPlan, road: TransferRoute, progress: TransferReporter
+) -> None:
+    progress.begin(f"files of {progress.name}", course.total, course.have)
+    sending = [{"n": one.number, "path": one.source, "size": one.size, "mtime": one.mtime} for one in course.send]
+    taking = [
+        {"n": one.number, **_place(one), "size": one.size, "mtime": one.mtime, "mode": one.mode} for one in course.send
+    ]
+    streams = max(1, min(_STREAMS, len(course.send)))
+    async with open_transfer_stream(near, far, (sending, taking), road, streams) as pair:
+        await _verify_and_place_files(pair, {one.number: one for one in course.send}, course, progress)
+    progress.at(course.total, is_last=True)
+
+
+async def _verify_and_place_files(
+    pair: TransferStream, files: dict[int, FileTransfer], course: TransferPlan, progress: TransferReporter
+) -> None:
+    """Keep each file whose sums are equal on both nodes, throw away one whose are not; then make the links and end both."""
+    sums: dict[int, dict[str, str]] = {number: {} for number in files}
+    open_ = set(files)
+    broken: list[str] = []
+
+    async def finish() -> None:
+        await pair.send_to_receiver(touch=[{**_place(each), "mtime": each.mtime} for each in course.touch])
+        await pair.send_to_receiver(
+            links=[{**_place(link), "target": link.target} for link in course.links if not broken]
+        )
+
+    if not files:
+        await finish()
+    async for side, said in pair.read_messages():
+        if "at" in said:
+            progress.at(said["at"])
+        number = said.get("sent", said.get("got"))
+        if isinstance(number, int) and number in sums:
+            sums[number][side] = str(said.get("sum"))
+            if len(sums[number]) == 2:
+                is_equal = len(set(sums[number].values())) == 1
+                if not is_equal:
+                    broken.append(files[number].name)
+                await pair.send_to_receiver(**({"keep": number} if is_equal else {"drop": number}))
+        number = said.get("kept", said.get("dropped"))
+        if isinstance(number, int):
+            open_.discard(number)
+            if not open_:
+                await finish()
+        if "linked" in said:
+            await pair.send_to_receiver(end=True)
+    if broken:
+        raise Unreachable(
+            progress.target, f"what arrived of {', '.join(broken[:3])} is not what was sent; it was thrown away",
+            "the same command sends it again; if it happens again, look at the cable and the memory of both",
+        )  # fmt: skip

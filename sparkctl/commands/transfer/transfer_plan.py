@@ -1,0 +1,178 @@
+"""What of a model's files has to go from one node to another, of what was seen on both. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from sparkctl.model.units import GIB, MIB
+from sparkctl.node.model_files_decoder import FileListing, FreeSpace, ModelFile
+
+SPARE = 64 * MIB  # what stays free on a disk that something is written to
+_PART = ".sparkctl-part"
+_NAMED_BY_CONTENT = re.compile(r"(?:^|/)blobs/(?:[0-9a-f]{40}|[0-9a-f]{64})$")  # of Hugging Face's cache
+_SECOND = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class FileTransfer:
+    """A file, where it is and where it goes: ``name`` below ``base``. ``have``: bytes of it that an earlier transfer has left
+    there."""
+
+    number: int
+    name: str
+    source: str
+    base: str
+    size: int
+    mtime: int
+    mode: int
+    have: int = 0
+
+    @property
+    def target(self) -> str:
+        """Where it goes."""
+        return f"{self.base.rstrip('/')}/{self.name}"
+
+    @property
+    def part(self) -> str:
+        """The name of what is not whole yet, beside the file."""
+        return part_name(self.name, self.size, self.mtime)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A symbolic link to make: ``name`` below ``base``, and what it leads to."""
+
+    base: str
+    name: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransferPlan:
+    """``send``: what differs. ``doubtful``: as large there as here but of another time, so their contents decide.
+    ``touch``: what only its time is wrong of. ``same``: how many files are there already."""
+
+    send: tuple[FileTransfer, ...] = ()
+    doubtful: tuple[FileTransfer, ...] = ()
+    links: tuple[Link, ...] = ()
+    touch: tuple[FileTransfer, ...] = ()
+    same: int = 0
+
+    @property
+    def total(self) -> int:
+        """The bytes of the files to be sent, with what is there of them."""
+        return sum(one.size for one in self.send)
+
+    @property
+    def have(self) -> int:
+        """What is there of them from before."""
+        return sum(one.have for one in self.send)
+
+    @property
+    def missing(self) -> int:
+        """What is still to be sent."""
+        return self.total - self.have
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to do."""
+        return not (self.send or self.doubtful or self.links or self.touch)
+
+
+def part_name(name: str, size: int, mtime: int) -> str:
+    """Return the name of a part of a file, relative as the file's: it tells of which state of the file it is a part."""
+    path = PurePosixPath(name)
+    return str(path.with_name(f".{path.name}.{size}-{mtime // _SECOND}{_PART}"))
+
+
+def plan_transfer(pairs: Iterable[tuple[FileListing, FileListing]]) -> TransferPlan:
+    """Return what has to go for each (source, target) of the same place."""
+    send: list[FileTransfer] = []
+    doubtful: list[FileTransfer] = []
+    links: list[Link] = []
+    same = 0
+    for source, target in pairs:
+        there = {entry.name: entry for entry in target.entries}
+        for entry in source.entries:
+            found = there.get(entry.name)
+            if entry.link is not None:
+                if found is None or found.link != entry.link:
+                    links.append(Link(target.base, entry.name, entry.link))
+                else:
+                    same += 1
+                continue
+            if _is_same(entry, found):
+                same += 1
+                continue
+            have = min(entry.size, target.parts.get(part_name(entry.name, entry.size, entry.mtime), 0))
+            origin = f"{source.base.rstrip('/')}/{entry.name}"
+            number = len(send) + len(doubtful)
+            one = FileTransfer(number, entry.name, origin, target.base, entry.size, entry.mtime, entry.mode, have)
+            (doubtful if found is not None and found.link is None and found.size == entry.size else send).append(one)
+    return TransferPlan(tuple(send), tuple(doubtful), tuple(links), (), same)
+
+
+def _is_same(entry: ModelFile, found: ModelFile | None) -> bool:
+    if found is None or found.link is not None or found.size != entry.size:
+        return False
+    return found.mtime // _SECOND == entry.mtime // _SECOND or _NAMED_BY_CONTENT.search(entry.name) is not None
+
+
+def resolve_doubtful_files(one: TransferPlan, equal: Mapping[int, bool]) -> TransferPlan:
+    """Return the course once the contents of the doubtful are known: those that differ are sent."""
+    differing = tuple(each for each in one.doubtful if not equal.get(each.number, False))
+    touch = tuple(each for each in one.doubtful if equal.get(each.number, False))
+    return TransferPlan((*one.send, *differing), (), one.links, touch, one.same + len(touch))
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceNeed:
+    """So many bytes for ``what`` in a room."""
+
+    what: str
+    size: int
+    room: FreeSpace
+
+
+def find_disk_shortage(needs: Sequence[SpaceNeed]) -> list[tuple[SpaceNeed, int]]:
+    """Return what does not fit, with the bytes that are missing; things on one filesystem share its room."""
+    left: dict[object, int] = {}
+    lacking = []
+    for need in needs:
+        if need.room.free is None or not need.size:
+            continue
+        key = need.room.device if need.room.device is not None else need.room.path
+        free = left.get(key, need.room.free - SPARE)
+        left[key] = free - need.size
+        if left[key] < 0:
+            lacking.append((need, -left[key]))
+    return lacking
+
+
+@dataclass(slots=True)
+class TransferRate:
+    """How fast bytes come, over the last seconds, and when they will all be there."""
+
+    total: int | None
+    seen: list[tuple[float, int]]
+    window: float = 6.0
+
+    def at(self, now: float, done: int) -> tuple[float | None, float | None]:
+        """Return bytes a second and the seconds that are left; None where that is not known yet."""
+        self.seen.append((now, done))
+        while len(self.seen) > 2 and now - self.seen[0][0] > self.window:
+            del self.seen[0]
+        first, before = self.seen[0]
+        if now - first < 0.5 or done <= before:
+            return None, None
+        rate = (done - before) / (now - first)
+        return rate, None if self.total is None else max(0.0, self.total - done) / rate
+
+
+def format_file_count(count: int, size: int) -> str:
+    """Return ``14 files, 34.2 GiB``."""
+    much = f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
+    return f"{count} file{'' if count == 1 else 's'}, {much}"

@@ -1,0 +1,299 @@
+"""``sync``: a profile's image and its model's files from one node to others, straight between them where they are cabled.
+
+Only what differs goes. A file is whole under its name or not there: what is not whole lies beside it, and the same
+command goes on with it. What was written is proved by sums that both ends make and tell us over SSH.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sparkctl.commands.context import CommandContext
+from sparkctl.commands.event_stream import Emit, stream_events
+from sparkctl.commands.fabric.route import find_fabric_route
+from sparkctl.commands.start.start_preflight import refuse_without_docker
+from sparkctl.commands.transfer import transfer_plan
+from sparkctl.commands.transfer.image import transfer_image
+from sparkctl.commands.transfer.transfer_files import TransferReporter, compare_checksums, transfer_files
+from sparkctl.commands.transfer.transfer_plan import SpaceNeed, TransferPlan
+from sparkctl.commands.transfer.transfer_stream import TransferRoute
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.engines import load_engine
+from sparkctl.errors import DiskFull, ExitCode, ImageNotFound, OperationRefused
+from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
+from sparkctl.model.fabric import NodeLanes
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.profile import Profile
+from sparkctl.model.units import format_duration, format_gib, format_size
+from sparkctl.node import model_files_decoder
+from sparkctl.node.model_files_decoder import FileListing, FreeSpace
+from sparkctl.profiles.launch_planning import build_launch_plan as make_plan
+from sparkctl.profiles.memory_fit.estimate_input import list_checkpoint_paths
+from sparkctl.transport.docker.docker_responses import ImageInfo
+from sparkctl.transport.session import Session
+
+_SURVEYING = 60.0  # seconds that a node may take to list a model's files
+_NO_PLACE = "the profile of {} names no model whose files its mounts lead to ({}): the image alone is brought"
+_UNPACKED = 2  # docker load unpacks what comes before it keeps it: so many times an image's size
+
+
+@dataclass(frozen=True, slots=True)
+class TransferProfile:
+    """What goes where: ``targets`` one after the other. ``environ``: the operator's, for the profile's own variables."""
+
+    profile: Profile
+    source: Node
+    targets: Sequence[Node]
+    image: bool = True
+    model: bool = True
+    dry_run: bool = False
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeContents:
+    """What one node has of it. ``places`` is empty where the profile names no place of its model."""
+
+    node: NodeName
+    image: ImageInfo | None
+    places: tuple[FileListing, ...]
+    docker_room: FreeSpace | None
+    lanes: NodeLanes
+
+
+@dataclass(frozen=True, slots=True)
+class PendingTransfer:
+    """What has to go to one node: the image's bytes (None: it is there already, or not asked for), and the files."""
+
+    image: ImageInfo | None
+    files: TransferPlan
+    pairs: tuple[tuple[FileListing, FileListing], ...]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether both nodes are equal already."""
+        return self.image is None and self.files.is_done
+
+
+def transfer_profile(ctx: CommandContext, request: TransferProfile) -> AsyncGenerator[Event, None]:
+    """Yield `Moved` while bytes go, then the end: 0 when equal, 6 refused before anything was sent, 3 where it broke off;
+    after Ctrl-C (130) and after a break the same command goes on."""
+
+    async def job(emit: Emit) -> CommandEnded:
+        began = ctx.clock.monotonic()
+        said = []
+        for target in request.targets:
+            said.append(await _to(ctx, request, target, emit))
+        outcome = Outcome.PLANNED if request.dry_run else Outcome.DONE
+        return CommandEnded(
+            ctx.clock.unix_time(), outcome, int(ExitCode.DONE), ctx.clock.monotonic() - began,
+            request.targets[0].name if len(request.targets) == 1 else None, request.profile.name, message="\n".join(said),
+        )  # fmt: skip
+
+    again = "interrupted; what has come stays, and the same command goes on where it was"
+    return stream_events(ctx, job, request.profile.name, None, on_interrupt=again)
+
+
+async def _to(ctx: CommandContext, request: TransferProfile, target: Node, emit: Emit) -> str:
+    """Bring one target up to the source; return what was done, in words."""
+    if target.name == request.source.name:
+        raise OperationRefused(f"{target.name} is both where it comes from and where it goes", "name two nodes")
+    began = ctx.clock.monotonic()
+    async with ctx.session(request.source) as near, ctx.session(target) as far:
+        await gather_or_cancel(near.link.connect(), far.link.connect())
+        here, there = await gather_or_cancel(
+            _read_node_contents(ctx, request, near), _read_node_contents(ctx, request, far)
+        )
+        todo = _plan_transfer(request, here, there)
+        road, words = _choose_route(
+            here, there, {one.name: one.fabric for one in (request.source, target) if one.fabric}
+        )
+        name = request.profile.name
+        if request.model and not todo.pairs and request.profile.mounts:
+            emit(
+                WarningEmitted(
+                    ctx.clock.unix_time(), target.name, _NO_PLACE.format(name, ", ".join(request.profile.mounts))
+                )
+            )
+        if todo.is_done:
+            return f"{name} is on {target.name} already as it is on {request.source.name}: {_held(todo, request)}"
+        _refuse_short(target.name, todo, there)
+        if request.dry_run:
+            return f"would send {_sent(todo)} to {target.name} over {words}"
+        if not road.lanes:
+            emit(
+                WarningEmitted(
+                    ctx.clock.unix_time(), target.name, f"it goes {words}: {_sent(todo)}, twice over its network"
+                )
+            )
+        progress = TransferReporter(ctx.clock, emit, request.source.name, target.name, name)
+        if todo.files.doubtful:
+            todo = replace(todo, files=await compare_checksums(near, far, todo.files, progress))
+            _refuse_short(target.name, todo, there)
+        road = await transfer_files(near, far, todo.files, road, progress)
+        proof = []
+        if todo.image is not None:
+            proof.append(await transfer_image(near, far, request.profile.image, todo.image, road, progress))
+        if todo.files.touch:
+            proof.insert(0, f"{len(todo.files.touch)} files of another time are equal")
+        seconds = ctx.clock.monotonic() - began
+        over = f"over {words}" if road.lanes else "through this machine"
+        if todo.files.send:
+            proof.insert(
+                0,
+                f"the sums of {transfer_plan.format_file_count(len(todo.files.send), todo.files.total)} are equal on both",
+            )
+        proved = ", ".join(proof) or "the links are the same"
+        return (
+            f"{name} is on {target.name} as on {request.source.name} after {format_duration(seconds)}, {over}: {proved}"
+        )
+
+
+async def _read_node_contents(ctx: CommandContext, request: TransferProfile, session: Session) -> NodeContents:
+    """Look at one node."""
+    node = session.node
+    look = await session.read_node("identity", "docker", "fabric")
+    engine = load_engine(request.profile.engine)
+    plan = make_plan(
+        request.profile,
+        node,
+        home=session.user_home,
+        operator=ctx.operator,
+        environ=DefaultingEnviron(request.environ),
+        engine=engine,
+    )
+    wanted = list_checkpoint_paths(request.profile, plan) if request.model else ()
+    image, rooms = None, []
+    if request.image:
+        refuse_without_docker(node.name, look)
+        image, info = await gather_or_cancel(session.docker.inspect_image(request.profile.image), session.docker.info())
+        rooms = [info.root_dir] if info.root_dir else []
+    asked = model_files_decoder.survey(wanted, rooms)
+    done = await session.run(asked.argv, stdin=asked.stdin, timeout=_SURVEYING)
+    try:
+        found, room = model_files_decoder.decode_file_listing(done.stdout)
+    except ValueError as error:
+        raise OperationRefused(
+            f"python3 does not run on {node.name}, and a transfer needs it ({error})",
+            f"on {node.name}: sudo apt install python3",
+        ) from error
+    lanes = look.lanes
+    own = NodeLanes(node.name, lanes.lanes if lanes else (), has_devices=lanes is not None and lanes.has_devices)
+    return NodeContents(node.name, image, found, room[0] if room else None, own)
+
+
+class DefaultingEnviron(dict[str, str]):
+    """The operator's environment; what it does not have is empty, for nothing is started with it."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def get(self, name: str, default: object = None) -> str:
+        """Return a variable's value."""
+        return super().get(name, "")
+
+    def __missing__(self, name: str) -> str:
+        return ""
+
+
+def _plan_transfer(request: TransferProfile, here: NodeContents, there: NodeContents) -> PendingTransfer:
+    """Return what differs; raises `Refused` for what the source itself does not have."""
+    image = None
+    if request.image:
+        if here.image is None:
+            raise ImageNotFound(
+                here.node, f"{here.node} does not have the image {request.profile.image}",
+                f"on {here.node}: docker pull {request.profile.image}",
+            )  # fmt: skip
+        if there.image is None or not here.image.is_same_image(there.image):
+            image = here.image
+            if "@" in request.profile.image:
+                raise OperationRefused(
+                    f"the profile names its image by digest ({request.profile.image}), which docker save does not keep",
+                    f"on {there.node}: docker pull {request.profile.image}",
+                )
+    pairs = tuple(zip(here.places, there.places, strict=True))
+    if request.model and not pairs and not request.image:
+        raise OperationRefused(
+            f"where the model of {request.profile.name} lies is not known: no mount of the profile leads to it",
+            "mount the model's directory, or Hugging Face's cache, in the profile",
+        )
+    for source, target in pairs:
+        _refuse_unreadable(here.node, source)
+        _refuse_unwritable(there.node, target)
+    return PendingTransfer(image, transfer_plan.plan_transfer(pairs), pairs)
+
+
+def _refuse_unreadable(node: NodeName, source: FileListing) -> None:
+    if source.denied or source.kind == "denied":
+        some = ", ".join(source.denied[:3])
+        raise OperationRefused(
+            f"{node}: {source.place} cannot be read whole" + (f" ({some})" if some else ""), "see its rights"
+        )
+    if source.unsafe:
+        raise OperationRefused(
+            f"{node} lists paths outside of {source.place} ({', '.join(map(repr, source.unsafe[:3]))}): nothing was sent",
+            f"no model has that: see who can change {source.place} and python3 on {node}",
+        )
+    if not source.entries:
+        raise OperationRefused(f"{node} has nothing at {source.place}", "download the model there first")
+
+
+def _refuse_unwritable(node: NodeName, target: FileListing) -> None:
+    if target.room.is_writable is False:
+        raise OperationRefused(
+            f"the user on {node} may not write to {target.room.there}",
+            f"on {node}: sudo mkdir -p {target.base} && sudo chown $USER {target.base}",
+        )
+
+
+def _choose_route(here: NodeContents, there: NodeContents, chosen: Mapping[NodeName, str]) -> tuple[TransferRoute, str]:
+    """Return the way between the two, and what it is called."""
+    try:
+        way = find_fabric_route([here.lanes, there.lanes], chosen)
+    except OperationRefused as none:
+        return TransferRoute(), f"through this machine ({none.message})"
+    names = " and ".join(lane.interface for lane in way.head.lanes)
+    lanes = tuple(zip(way.ends[0].lanes, way.ends[1].lanes, strict=True))
+    is_meant = way.is_fast or bool(chosen)
+    return TransferRoute(lanes), names if is_meant else f"{names} (no cable joins the ConnectX ports)"
+
+
+def _refuse_short(node: NodeName, todo: PendingTransfer, there: NodeContents) -> None:
+    """Refuse before a byte is sent."""
+    needs = []
+    if todo.files.send:
+        rooms = {target.base: target.room for _, target in todo.pairs}
+        first = next(iter(rooms.values()))
+        needs.append(SpaceNeed(f"the files in {first.path}", todo.files.missing, first))
+    if todo.image is not None and there.docker_room is not None and todo.image.size is not None:
+        needs.append(
+            SpaceNeed("the image, which docker load unpacks first", _UNPACKED * todo.image.size, there.docker_room)
+        )
+    for need, missing in transfer_plan.find_disk_shortage(needs):
+        raise DiskFull(
+            node,
+            f"{node} has no room for {need.what}: {format_gib(need.room.free)} free at {need.room.there}, "
+            f"{format_size(need.size)} needed, {format_size(missing)} too little; nothing was sent",
+            f"on {node}: docker system df; docker image prune; or take an old model away",
+        )
+
+
+def _sent(todo: PendingTransfer) -> str:
+    parts = []
+    if todo.files.send:
+        parts.append(transfer_plan.format_file_count(len(todo.files.send), todo.files.missing))
+    if todo.files.doubtful:
+        parts.append(f"of {len(todo.files.doubtful)} files of another time those whose contents differ")
+    if todo.files.links and not todo.files.send:
+        parts.append(f"{len(todo.files.links)} links")
+    if todo.image is not None:
+        parts.append(f"the image ({format_gib(todo.image.size)})")
+    return " and ".join(parts)
+
+
+def _held(todo: PendingTransfer, request: TransferProfile) -> str:
+    parts = [f"{todo.files.same} files of the same sizes and times"] if todo.files.same else []
+    parts += ["the same image"] if request.image else []
+    return " and ".join(parts) or "nothing to send"

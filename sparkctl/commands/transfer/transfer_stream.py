@@ -1,0 +1,293 @@
+"""Two ends of a stream between two nodes, started and told what to do over SSH; no key lies between the nodes.
+
+They meet at an address of the receiver on the way between them, or, where they do not reach each other, each listens on
+its own loopback and we pass the bytes on. They talk TLS 1.3, each with a certificate that is made for the one transfer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparkctl.commands.transfer.certificates import make_pair
+from sparkctl.errors import (
+    DiskFull,
+    NodeError,
+    OperationRefused,
+    SparkctlError,
+    TransferTampered,
+    Unreachable,
+    UnreadableAnswer,
+)
+from sparkctl.model.fabric import Lane
+from sparkctl.model.sanitize import load_json, sanitize_line
+from sparkctl.node import model_files_decoder
+from sparkctl.transport.node_connection import ByteReader, ByteWriter, RemoteProcess
+from sparkctl.transport.session import Session
+
+_LOOPBACK = "127.0.0.1"
+_STARTING = 20.0  # seconds until an end has said where it listens
+_SILENCE = 90.0  # seconds without a word from either end; one that makes sums says so every few seconds
+_FAREWELL = 1.5  # seconds in which the other end may say what went wrong
+_CHUNK = 1 << 18
+_LOCK = "sync.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class TransferRoute:
+    """Over which lanes the bytes go: (the sender's, the receiver's) each; none: through this machine."""
+
+    lanes: tuple[tuple[Lane, Lane], ...] = ()
+
+
+class RouteUnreachable(SparkctlError):
+    """The sender did not reach the receiver at its address."""
+
+
+@dataclass(slots=True)
+class TransferStream:
+    """Both ends, at work. `words` yields what they say; ``receiver`` is told what to do with what has come."""
+
+    sender: RemoteProcess
+    receiver: RemoteProcess
+    names: dict[str, str]
+    _said: asyncio.Queue[tuple[str, dict[str, Any] | None]] = field(default_factory=asyncio.Queue)
+
+    async def send_to_receiver(self, **words: Any) -> None:
+        """Tell the receiver what to do."""
+        await self.receiver.write(json.dumps(words).encode() + b"\n")
+
+    async def read_messages(self) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """Yield (side, words) as they come: send or take. Ends when both are done.
+
+        Raises what an end says went wrong; the other end, which only lost it, is not the one to ask.
+        """
+        done: set[str] = set()
+        while len(done) < 2:
+            try:
+                side, said = await asyncio.wait_for(self._said.get(), _SILENCE)
+            except TimeoutError as error:
+                raise Unreachable(
+                    self.names["take"], "neither end of the transfer has said a word for a minute"
+                ) from error
+            if said is None and side in done:
+                continue
+            if said is None:
+                raise await self._broken(side, {"error": "its end of the transfer has gone", "kind": "lost"})
+            if "error" in said or "unreachable" in said or "taken" in said:
+                raise await self._broken(side, said)
+            if "done" in said:
+                done.add(side)
+            else:
+                yield side, said
+
+    async def _broken(self, side: str, said: dict[str, Any]) -> SparkctlError:
+        """Return the error of whoever knows best: the other end may have a better word than that it was left alone."""
+        if "unreachable" in said:
+            return RouteUnreachable(sanitize_line(str(said["unreachable"])))
+        if "taken" in said:
+            return OperationRefused(
+                f"another sync to {self.names[side]} is under way", "wait for it, or end it with Ctrl-C"
+            )
+        best = (side, said)
+        if _is_lost(said):
+            try:
+                async with asyncio.timeout(_FAREWELL):
+                    while _is_lost(best[1]):
+                        other, words = await self._said.get()
+                        if words is not None and "unreachable" in words:
+                            return RouteUnreachable(sanitize_line(str(words["unreachable"])))
+                        if words is not None and "error" in words:
+                            best = (other, words)
+            except TimeoutError:
+                pass
+        return _error(self.names[best[0]], best[1])
+
+    def fail(self, side: str, words: str) -> None:
+        """Let `words` raise this, as if an end had said it."""
+        self._said.put_nowait((side, {"error": words}))
+
+    async def listen(self, side: str, held: RemoteProcess) -> None:
+        """Pass on what one end says; lines that are no JSON are a login shell's."""
+        try:
+            while line := await held.readline():
+                self._said.put_nowait((side, read_words(self.names[side], line)))
+        except NodeError as lost:
+            self._said.put_nowait((side, {"error": lost.message}))
+        self._said.put_nowait((side, None))
+
+
+def read_words(node: str, line: bytes) -> dict[str, Any]:
+    """Return what an end says in a line, nothing where it is no JSON but a login shell's.
+
+    Raises `UnreadableAnswer` where a field of it is not what an end says.
+    """
+    try:
+        said = load_json(line)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(said, dict):
+        return {}
+    for name, is_right in _FIELDS.items():
+        if name in said and not is_right(said[name]):
+            raise _unreadable(node)
+    return said
+
+
+def _unreadable(node: str) -> UnreadableAnswer:
+    return UnreadableAnswer(
+        node,
+        f"what {node} says of the transfer cannot be read",
+        f"on {node}, see what python3 is, and who can change it",
+    )
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float) and -_LARGEST < value < _LARGEST  # type: ignore[operator]
+
+
+def _is_whole(value: object) -> bool:
+    return type(value) is int and -_LARGEST < value < _LARGEST
+
+
+def _are_ports(value: object) -> bool:
+    return isinstance(value, list) and all(type(port) is int and 0 < port < 65536 for port in value)
+
+
+_LARGEST = 1 << 62
+_FIELDS: dict[str, Callable[[object], bool]] = {
+    **dict.fromkeys(("sent", "got", "kept", "dropped", "summed", "status"), _is_whole),
+    **dict.fromkeys(("at", "bytes", "took", "median"), _is_number),
+    "ports": _are_ports,
+    "refused": lambda value: isinstance(value, list),
+}
+
+
+def _is_lost(said: dict[str, Any]) -> bool:
+    """Whether an end says no more than that the other one is gone."""
+    return said.get("kind") == "lost"
+
+
+def _error(node: str, said: dict[str, Any]) -> SparkctlError:
+    words = sanitize_line(str(said["error"]))
+    if said.get("kind") == "tampered":
+        return TransferTampered(
+            node,
+            f"somebody or something between the nodes changes the transfer, {node} says: {words}; it was ended",
+            "see what lies between them (another machine with an address of one of them? a proxy?); "
+            "nothing of what was changed is kept, and the same command goes on where it was",
+        )
+    if said.get("number") in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(
+            node, f"the disk of {node} became full: {words}", "make room there; the same command then goes on"
+        )
+    if said.get("number") in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return OperationRefused(
+            f"{node}: {words}", f"give its user the right to write there: on {node}: sudo chown -R $USER DIRECTORY"
+        )
+    if said.get("number") == errno.ELOOP:
+        return OperationRefused(f"{node}: {words}", f"take it away on {node}; the same command then goes on")
+    return Unreachable(node, f"the transfer broke off, {node} says: {words}", "the same command goes on where it was")
+
+
+@asynccontextmanager
+async def open_transfer_stream(
+    source: Session,
+    target: Session,
+    jobs: tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]],
+    road: TransferRoute,
+    streams: int,
+    *,
+    alone: bool = True,
+) -> AsyncIterator[TransferStream]:
+    """Start both ends with their jobs, the sender's and the receiver's; leaving ends both, whatever happened.
+
+    ``alone``: no second one receives on the target meanwhile. Raises `NoRoad` inside where the sender cannot get through.
+    """
+    tls = make_pair()
+    ways = [road.lanes[number % len(road.lanes)] for number in range(streams)] if road.lanes else []
+    own = [far.address for _, far in ways] or [_LOOPBACK] * streams
+    peers = [near.address for near, _ in road.lanes] or [_LOOPBACK]  # the sender binds to one of these
+    send: dict[str, Any] = {"role": "send", "tls": tls[0], "streams": streams, "jobs": list(jobs[0])}
+    take = {"role": "take", "tls": tls[1], "streams": streams, "jobs": list(jobs[1]), "listen": own, "peers": peers,
+            "lock": _LOCK if alone else None}  # fmt: skip
+    tasks: list[asyncio.Task[None]] = []
+    receiver = await start_transfer_program(target, take)
+    sender: RemoteProcess | None = None
+    try:
+        ports = await _ports(target, receiver, streams)
+        if ways:
+            pairs = zip(ways, ports, strict=True)
+            send["dial"] = [[near.address, far.address, port, near.interface] for (near, far), port in pairs]
+        else:
+            send |= {"listen": own, "peers": peers}
+        sender = await start_transfer_program(source, send)
+        pair = TransferStream(sender, receiver, {"send": source.node.name, "take": target.node.name})
+        if not ways:
+            joined = zip(await _ports(source, sender, streams), ports, strict=True)
+            tasks += [asyncio.create_task(_relay_through_client(source, target, *each, pair)) for each in joined]
+        tasks += [asyncio.create_task(pair.listen("take", receiver)), asyncio.create_task(pair.listen("send", sender))]
+        yield pair
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(end.release() for end in (sender, receiver) if end is not None), return_exceptions=True)
+
+
+async def start_transfer_program(session: Session, request: dict[str, Any]) -> RemoteProcess:
+    """Start one end of a stream on a node."""
+    ask = model_files_decoder.carry(request)
+    held = await session.link.start_process(ask.argv)
+    await held.write(ask.stdin)
+    return held
+
+
+async def _ports(session: Session, held: RemoteProcess, streams: int) -> list[int]:
+    """Return where an end listens, a port a stream."""
+    node = session.node.name
+    try:
+        async with asyncio.timeout(_STARTING):
+            while line := await held.readline():
+                said = read_words(node, line)
+                if "ports" in said and len(said["ports"]) == streams:
+                    return list(said["ports"])
+                if "taken" in said:
+                    raise OperationRefused(f"another sync to {node} is under way", "wait for it, or end it with Ctrl-C")
+                if "error" in said:
+                    raise _error(node, said)
+                if "ports" in said:
+                    raise _unreadable(node)
+    except TimeoutError:
+        pass
+    raise OperationRefused(
+        f"python3 does not run on {node}, and a transfer needs it", f"on {node}: sudo apt install python3"
+    )
+
+
+async def _relay_through_client(
+    source: Session, target: Session, from_port: int, to_port: int, pair: TransferStream
+) -> None:
+    """Pass the bytes of one stream between two nodes that do not reach each other."""
+    try:
+        from_source, to_source = await source.link.open_tcp(_LOOPBACK, from_port)
+        from_target, to_target = await target.link.open_tcp(_LOOPBACK, to_port)
+    except (OSError, SparkctlError) as error:
+        return pair.fail("send", f"no connection through this machine: {error}")
+    try:
+        await asyncio.gather(_pass(from_source, to_target), _pass(from_target, to_source))
+    finally:
+        to_source.close()
+        to_target.close()
+
+
+async def _pass(reader: ByteReader, writer: ByteWriter) -> None:
+    while data := await reader.read(_CHUNK):
+        writer.write(data)
+        await writer.drain()
+    writer.write_eof()

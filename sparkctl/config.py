@@ -1,0 +1,298 @@
+"""The operator's config: which Sparks there are and how to reach them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from sparkctl import paths
+from sparkctl.errors import InvalidInput
+from sparkctl.model.node import LOCAL_HOST, Node, NodeName
+from sparkctl.model.suggest import format_did_you_mean
+from sparkctl.profiles.file_issues import FileIssue, InvalidFile, quote_source
+from sparkctl.profiles.yaml_reader import YamlEntry, YamlValue, read_yaml
+
+NODE_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_HOST = re.compile(r"[A-Za-z0-9:_\[][^\s@/]{0,252}")  # a name, an alias or an address; never something like a flag
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.$-]{0,63}")
+_AD_HOC = re.compile(r"(?P<user>[^@\s]+)@(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:@\s]+)(?::(?P<port>[0-9]{1,5}))?")
+_INTERFACE = re.compile(r"[^\s/]{1,15}")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What the config file says. ``path`` is None where there is no file; ``warnings`` are sentences."""
+
+    nodes: tuple[Node, ...]
+    path: Path | None = None
+    warnings: tuple[str, ...] = ()
+    keys: tuple[tuple[str, tuple[str, ...]], ...] = ()  # of the panel: action and keys, in place of its own
+    readonly: bool = False  # the panel changes nothing on any node
+
+
+def load_config(path: Path | None = None, *, required: bool = True) -> Config:
+    """Read the config. Raises `InvalidFile` with every fault, `InvalidInput` where there is no file.
+
+    With ``required=False`` a missing file is a config without nodes: ``user@host`` and ``local`` work without one.
+    """
+    path = path or paths.config_file()
+    if _is_missing(path):
+        if required:
+            raise InvalidInput(f"there is no config yet ({path})", hint="sparkctl init")
+        return Config(())
+    root = read_yaml(path).root
+    faults: list[FileIssue] = []
+    nodes = _nodes(root, faults)
+    keys = _keys(root, faults)
+    readonly = _readonly(root, faults)
+    if faults:
+        raise InvalidFile(faults)
+    return Config(nodes, path, _warnings(path), keys, readonly)
+
+
+def _is_missing(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False  # it may well be there: reading it says what is wrong
+    return False
+
+
+def find_node(config: Config, text: str) -> Node:
+    """Return the node that ``--node`` names: a configured name, ``user@host[:port]``, ``local``, or an SSH alias.
+
+    Raises `InvalidInput` with the names there are.
+    """
+    for node in config.nodes:
+        if node.name == text:
+            return node
+    if "@" in text:
+        return _ad_hoc(text)
+    if text == LOCAL_HOST:
+        return Node(name=NodeName(LOCAL_HOST), host=LOCAL_HOST)
+    from sparkctl.transport.ssh.ssh_aliases import list_ssh_aliases
+
+    aliases = list_ssh_aliases()
+    if text in aliases:
+        return Node(name=NodeName(text), host=text)
+    names = [node.name for node in config.nodes]
+    known = f"configured: {', '.join(names)}" if names else "no node is configured"
+    near = format_did_you_mean(text, [*names, *aliases])
+    raise InvalidInput(
+        f"no node is called {quote_source(text)} ({known}){near}",
+        hint="name a node of the config, an alias of ~/.ssh/config, or user@host" if names else "sparkctl init",
+    )
+
+
+def parse_node_address(text: str) -> Node:
+    """Return the node at ``[user@]host[:port]``, an SSH alias or ``local``, named like its host.
+
+    Raises `InvalidInput` for what cannot be an address.
+    """
+    if "@" in text:
+        return _ad_hoc(text)
+    match = _AD_HOC.fullmatch(f"user@{text}")
+    if match is None or not _HOST.fullmatch(match["host"]):
+        raise InvalidInput(
+            f"{quote_source(text)} is not a host, an SSH alias or user@host", hint="milo@spark-2a60.local"
+        )
+    return replace(_ad_hoc(f"user@{text}"), name=NodeName(match["host"]), user=None)
+
+
+def get_only_node(config: Config) -> Node:
+    """Return the only node there is. Raises `InvalidInput` where there is none, or a choice."""
+    if not config.nodes:
+        raise InvalidInput("no node is configured", hint="sparkctl init")
+    if len(config.nodes) > 1:
+        names = ", ".join(node.name for node in config.nodes)
+        raise InvalidInput(
+            f"which node? {len(config.nodes)} are configured: {names}", hint=f"--node {config.nodes[0].name}"
+        )
+    return config.nodes[0]
+
+
+def _ad_hoc(text: str) -> Node:
+    match = _AD_HOC.fullmatch(text)
+    if match is None or not _USER.fullmatch(match["user"]) or not _HOST.fullmatch(match["host"]):
+        raise InvalidInput(
+            f"{quote_source(text)} is not user@host or user@host:port", hint="--node milo@spark-2a60.local:22"
+        )
+    port = int(match["port"]) if match["port"] else None
+    if port is not None and not 1 <= port <= 65535:
+        raise InvalidInput(f"{quote_source(text)}: a port is 1 to 65535")
+    return Node(name=NodeName(text), host=match["host"].strip("[]"), user=match["user"], port=port)
+
+
+# --- the check: one rule per key, every fault noted ---------------------------------------------------------------
+
+
+def _text(what: str, pattern: re.Pattern[str] | None = None) -> Callable[[YamlValue], str]:
+    def rule(item: YamlValue) -> str:
+        text = item.raw
+        if text is None or isinstance(item.value, bool) or not text.strip():
+            raise ValueError(f"must be {what}")
+        if pattern and not pattern.fullmatch(text):
+            raise ValueError(f"{quote_source(text)} is not {what}")
+        return text
+
+    return rule
+
+
+def _port(item: YamlValue) -> int:
+    if isinstance(item.value, bool) or not isinstance(item.value, int):
+        raise ValueError(f"must be a whole number, not {_seen(item)}")
+    if not 1 <= item.value <= 65535:
+        raise ValueError(f"{item.value} is not a port; ports are 1 to 65535")
+    return item.value
+
+
+def _bandwidth(item: YamlValue) -> float:
+    if isinstance(item.value, bool) or not isinstance(item.value, int | float):
+        raise ValueError(f"must be a number of GB/s, not {_seen(item)}")
+    if not 0 < item.value <= 100_000:
+        raise ValueError(f"{item.raw} GB/s cannot be")
+    return float(item.value)
+
+
+_RULES: dict[str, Callable[[YamlValue], Any]] = {
+    "name": _text("a name (letters, digits, dot, dash and underscore)", NODE_NAME_PATTERN),
+    "host": _text("a host name, an address, an SSH alias or `local`", _HOST),
+    "user": _text("a user name", _USER),
+    "port": _port,
+    "identity": _text("a path to a private key"),
+    "jump": _text("a host to jump through"),
+    "memory_bandwidth_gb_s": _bandwidth,
+    "models": _text("a directory on the node"),
+    "fabric": _text("a network interface", _INTERFACE),
+    "known_hosts": _text("a path to a known_hosts file"),
+}
+_REQUIRED = ("name", "host")
+_TOP = ("nodes", "keys", "readonly")
+
+
+def _nodes(root: YamlValue, faults: list[FileIssue]) -> tuple[Node, ...]:
+    if not isinstance(root.value, dict):
+        faults.append(FileIssue(root.place, "the config is a map with the key `nodes`"))
+        return ()
+    for key, entry in root.value.items():
+        if key not in _TOP:
+            faults.append(FileIssue(entry.place, f"unknown key {quote_source(key)}{format_did_you_mean(key, _TOP)}"))
+    listed = root.value.get("nodes")
+    if listed is None or listed.item.value is None:
+        return ()
+    if not isinstance(listed.item.value, tuple):
+        faults.append(FileIssue(listed.item.place, f"nodes: must be a list of nodes, not {_seen(listed.item)}"))
+        return ()
+    found = [(item, _node(item, index, faults)) for index, item in enumerate(listed.item.value)]
+    _refuse_twins((item for item, _ in found), faults)
+    return tuple(node for _, node in found if node is not None)
+
+
+def _node(item: YamlValue, index: int, faults: list[FileIssue]) -> Node | None:
+    if not isinstance(item.value, dict):
+        faults.append(
+            FileIssue(item.place, f"nodes[{index}]: must be a map, as in {{name: spark1, host: spark.local}}")
+        )
+        return None
+    before = len(faults)
+    values: dict[str, Any] = {}
+    for key, entry in item.value.items():
+        if (rule := _RULES.get(key)) is None:
+            near = format_did_you_mean(key, _RULES)
+            faults.append(FileIssue(entry.place, f"unknown key {quote_source(key)} in a node{near}"))
+        elif entry.item.value is not None:
+            _apply(key, entry, rule, values, faults)
+    for key in _REQUIRED:
+        if item.value.get(key) is None or item.value[key].item.value is None:
+            faults.append(FileIssue(item.place, f"nodes[{index}]: `{key}` is missing"))
+    return Node(**values) if len(faults) == before else None
+
+
+def _apply(
+    key: str, entry: YamlEntry, rule: Callable[[YamlValue], Any], values: dict[str, Any], faults: list[FileIssue]
+) -> None:
+    try:
+        values[key] = rule(entry.item)
+    except ValueError as error:
+        faults.append(FileIssue(entry.item.place, f"{key}: {error}"))
+
+
+def _refuse_twins(items: Iterable[YamlValue], faults: list[FileIssue]) -> None:
+    first: dict[str, int] = {}
+    for item in items:
+        entry = item.entries.get("name")
+        if entry is None or entry.item.raw is None:
+            continue
+        name, line = entry.item.raw, entry.item.place.line or 0
+        if name in first:
+            faults.append(
+                FileIssue(entry.item.place, f"name: {quote_source(name)} is taken by the node in line {first[name]}")
+            )
+        first.setdefault(name, line)
+
+
+def _keys(root: YamlValue, faults: list[FileIssue]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Read the panel's keymap: an action's id and its key, or a list of keys."""
+    entry = root.value.get("keys") if isinstance(root.value, dict) else None
+    if entry is None or entry.item.value is None:
+        return ()
+    from sparkctl.commands.actions import ActionId, find_key_conflicts, parse_key
+
+    if not isinstance(entry.item.value, dict):
+        faults.append(FileIssue(entry.item.place, f"keys: must be a map of actions and keys, not {_seen(entry.item)}"))
+        return ()
+    found: dict[str, tuple[str, ...]] = {}
+    before = len(faults)
+    for name, one in entry.item.value.items():
+        if name not in list(ActionId):
+            near = format_did_you_mean(name, list(ActionId))
+            faults.append(FileIssue(one.place, f"keys: there is no action {quote_source(name)}{near}"))
+            continue
+        items = one.item.value if isinstance(one.item.value, tuple) else (one.item,)
+        keys = []
+        for item in items:
+            try:
+                keys.append(parse_key(item.raw or ""))
+            except ValueError as error:
+                faults.append(FileIssue(item.place, f"keys: {name}: {error}"))
+        found[name] = tuple(keys)
+    if len(faults) == before:
+        for key, action, other in find_key_conflicts(found.items()):
+            mine = other if other in found else action
+            place = entry.item.value[mine].place
+            faults.append(FileIssue(place, f"keys: {quote_source(key)} would be both {action} and {other}"))
+    return tuple(found.items())
+
+
+def _readonly(root: YamlValue, faults: list[FileIssue]) -> bool:
+    entry = root.value.get("readonly") if isinstance(root.value, dict) else None
+    if entry is None or entry.item.value is None:
+        return False
+    if not isinstance(entry.item.value, bool):
+        faults.append(FileIssue(entry.item.place, f"readonly: must be true or false, not {_seen(entry.item)}"))
+    return entry.item.value is True
+
+
+def _seen(item: YamlValue) -> str:
+    if isinstance(item.value, dict):
+        return "a map"
+    if isinstance(item.value, tuple):
+        return "a list"
+    return quote_source(item.raw)
+
+
+def _warnings(path: Path) -> tuple[str, ...]:
+    mode = path.stat().st_mode
+    if mode & 0o022:
+        return (f"{path} can be changed by others (mode {mode & 0o777:03o}): chmod go-w {path}",)
+    return ()
+
+
+NODE_FIELDS = tuple(_RULES)
+if set(NODE_FIELDS) != {field.name for field in fields(Node)}:  # a field without a rule could never be configured
+    raise TypeError("core.config knows other keys than model.node.Node has fields")

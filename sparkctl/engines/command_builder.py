@@ -1,0 +1,125 @@
+"""From a profile's ``args`` to the words of a command line: no shell in between, so every character is kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+
+from sparkctl.engines.base import EngineDefaults
+from sparkctl.engines.command import find_shell_script
+from sparkctl.errors import InvalidInput
+from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
+
+
+def flag_for_key(key: str) -> str:
+    """Return the flag a key stands for: ``tp`` → ``--tp``, ``q`` → ``-q``; one that begins with a dash is as it is."""
+    if key.startswith("-"):
+        return key
+    return f"-{key}" if len(key) == 1 else f"--{key}"
+
+
+def render_args(args: tuple[tuple[str, ArgValue], ...]) -> tuple[str, ...]:
+    """Return ``args`` as words, in their order: True is a bare flag, False nothing, a tuple repeats the flag, Values follow it."""
+    out: list[str] = []
+    for key, value in args:
+        if isinstance(value, bool):
+            out += [flag_for_key(key)] if value else []
+        elif isinstance(value, JsonValue):
+            out += [flag_for_key(key), value.text]
+        elif isinstance(value, FlagValues):
+            out += [flag_for_key(key), *value.words]
+        elif isinstance(value, str):
+            out += [flag_for_key(key), value]
+        else:
+            for item in value:
+                out += [flag_for_key(key), item]
+    return tuple(out)
+
+
+def flags_in_args(profile: Profile) -> frozenset[str]:
+    """Return the names of all flags the profile sets itself, without dashes and with ``-`` for ``_``."""
+    return frozenset(key.lstrip("-").replace("_", "-") for key, _ in profile.args)
+
+
+def serving_flags(
+    profile: Profile, default_port: int | None, name_flags: tuple[str, ...] = ("served-model-name",)
+) -> tuple[str, ...]:
+    """Return host, port and served name, without those that ``args`` sets itself. ``name_flags``: the flags that name the
+    model to clients, the one to use first; none where the engine has no such flag."""
+    mine: list[tuple[str, ArgValue]] = [("host", "0.0.0.0"), ("port", str(profile.port or default_port))]  # noqa: S104
+    own = flags_in_args(profile)
+    if profile.model.served_name is not None and name_flags and not own & set(name_flags):
+        mine.append((name_flags[0], profile.model.served_name))
+    return render_args(tuple((key, value) for key, value in mine if key not in own))
+
+
+def build_server_command(
+    profile: Profile,
+    defaults: EngineDefaults,
+    model: Callable[[str, tuple[str, ...]], tuple[str, ...]],
+    model_flags: AbstractSet[str] = frozenset(),
+    name_flags: tuple[str, ...] = ("served-model-name",),
+) -> tuple[str, ...]:
+    """Return a server's words: launch, model, host, port and served name, then ``args`` in their order.
+
+    ``model`` gives the words for a model's path in a launch; they are left out where ``args`` set one of ``model_flags``.
+    A shell with its script has it all in there, but for ``args``, of which `profiles check` says that nobody reads them.
+    """
+    command = defaults.command if profile.command is None else profile.command
+    if find_shell_script(command) is not None:
+        return command + render_args(profile.args)
+    path = None if flags_in_args(profile) & model_flags else profile.model.path
+    named = () if path is None else model(path, command)
+    return command + named + serving_flags(profile, defaults.port, name_flags) + render_args(profile.args)
+
+
+def flag_value(words: Sequence[str], *flags: str) -> str | None:
+    """Return what the last of these flags on a command line is set to, ``--flag value`` or ``--flag=value``."""
+    found = None
+    for at, word in enumerate(words):
+        name, given, own = word.partition("=")
+        if name.startswith("-") and "-" + name.lstrip("-").replace("_", "-") in {"-" + f.lstrip("-") for f in flags}:
+            found = own if given else words[at + 1] if at + 1 < len(words) else None
+    return found
+
+
+def parse_count(text: str | None) -> int | None:
+    """Return the count that a flag is set to, None for anything else."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 5 else None
+
+
+def rank_count(words: Sequence[str], *flags: str) -> int:
+    """Return the product of the sizes that these flags give, each given by several names: 1 where none is."""
+    return math.prod(parse_count(flag_value(words, *names.split())) or 1 for names in flags)
+
+
+def reject_per_rank_flags(words: Sequence[str], *flags: str) -> None:
+    """Raise `InvalidInput` for a flag that differs from rank to rank: one value for all of them joins nobody."""
+    for name in flags:
+        if flag_value(words, name) is not None or f"--{name}" in words:
+            raise InvalidInput(
+                f"args.{name} is for one Spark of several: sparkctl gives each its own",
+                f"remove args.{name} from the profile",
+            )
+
+
+def reject_shell_script(command: Sequence[str]) -> None:
+    """Raise `InvalidInput` for a shell with its script: what each rank is told cannot be added to it."""
+    if find_shell_script(command) is not None:
+        raise InvalidInput(
+            "command is a shell with a script of its own, and each Spark of several needs words of its own added",
+            "give the engine's own command as command:, and its flags as args:",
+        )
+
+
+def api_key(profile: Profile) -> str | None:
+    """Return the value of ``--api-key``, the first one where there are several."""
+    for key, value in profile.args:
+        if key.lstrip("-").replace("_", "-") == "api-key":
+            if isinstance(value, str):
+                return value
+            several = value.words if isinstance(value, FlagValues) else value
+            if isinstance(several, tuple) and several:
+                return several[0]
+    return None

@@ -1,0 +1,96 @@
+"""Flags as they stand on a command line, whatever launched it. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sparkctl.engines.command import find_shell_script
+
+_LARGEST = 1 << 50
+
+
+class CommandFlags:
+    """The words of a launch; of a shell with its script, the script's."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._words = _script(command)
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every word, as the engine gets it."""
+        return self._words
+
+    def get_value(self, *flags: str) -> str | None:
+        """Return what the last of these flags is set to (names without dashes); "" for a bare one, None where none is given."""
+        wanted, found = {flag.replace("_", "-") for flag in flags}, None
+        for at, word in enumerate(self._words):
+            name, given, own = word.partition("=")
+            if not _is_flag(name) or name.lstrip("-").replace("_", "-") not in wanted:
+                continue
+            following = self._words[at + 1] if at + 1 < len(self._words) else "--"
+            found = own if given else "" if _is_flag(following) else following
+        return found
+
+    def has_flag(self, *flags: str) -> bool:
+        """Tell whether one of these flags is given, with a value or bare."""
+        return self.get_value(*flags) is not None
+
+    def get_count(self, *flags: str) -> int | None:
+        """Return a whole number, with the ``k`` and ``K`` that engines take (8k is 8000, 8K is 8192); None for anything else."""
+        text = self.get_value(*flags) or ""
+        factor = {"k": 1000, "K": 1024}.get(text[-1:], 1)
+        digits = text[:-1] if factor != 1 else text
+        return int(digits) * factor if digits.isascii() and digits.isdigit() and len(digits) <= 15 else None
+
+    def get_fraction(self, *flags: str) -> float | None:
+        """Return a share, more than 0 and at most 1; None for anything else."""
+        try:
+            value = float(self.get_value(*flags) or "")
+        except ValueError:
+            return None
+        return value if math.isfinite(value) and 0 < value <= 1 else None
+
+    def get_json(self, *flags: str) -> Mapping[str, Any]:
+        """Return a flag's JSON map, an empty one where there is none."""
+        try:
+            value = json.loads(self.get_value(*flags) or "")
+        except (ValueError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
+    def get_served_model(self) -> str | None:
+        """Return the model behind ``serve``, where it stands without a flag."""
+        for at, word in enumerate(self._words[:-1]):
+            if (
+                word in ("serve", "trtllm-serve")
+                and not _is_flag(self._words[at + 1])
+                and self._words[at + 1] != "serve"
+            ):
+                return self._words[at + 1]
+        return None
+
+
+def _is_flag(word: str) -> bool:
+    return word.startswith("-") and word[1:2] not in ("", *"0123456789.")
+
+
+def _script(command: Sequence[str]) -> tuple[str, ...]:
+    script = find_shell_script(command)
+    if script is None:
+        return tuple(command)
+    try:
+        words = shlex.split(command[script], comments=True)
+    except ValueError:
+        words = command[script].split()
+    behind = tuple(command[script + 2 :])  # after the script comes its $0, and then what it knows as $@
+    return tuple(each for word in words for each in (behind if word == "$@" else (word,)))
+
+
+def parse_positive_int(value: object) -> int | None:
+    """Return a number of somebody's JSON as a count: more than 0, and not larger than anything can be."""
+    known = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _LARGEST
+    return value if known and isinstance(value, int) else None

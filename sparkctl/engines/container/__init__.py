@@ -1,0 +1,79 @@
+"""Anything else in a container: speech, images, Ollama. Its profile says how to start it and when it is ready."""
+
+from __future__ import annotations
+
+from sparkctl.engines import command_builder
+from sparkctl.engines._failures import COMMON_FAILURES, cuda_memory_rules
+from sparkctl.engines.base import DecodingSettings, EngineDefaults, LineSignal, LogSignature, Rank
+from sparkctl.engines.log_rules import LogRules, loading_signal
+from sparkctl.errors import InvalidInput
+from sparkctl.model.engine_metrics import EngineMetrics, StatsLine
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.profile import Profile
+
+_HTTP = LineSignal(Phase.WARMING, Step("http"))
+_PHASES = (
+    ("INFO:     Started server process", _HTTP),
+    ("INFO:     Application startup complete", _HTTP),
+    ("INFO:     Uvicorn running on", _HTTP),
+    ("Total VRAM ", loading_signal("import")),  # ComfyUI, its first word of the GPU
+    ("Starting server", _HTTP),  # ComfyUI
+)
+_BARS = (("shards", "weights"), ("Loading", "weights"), ("Fetching", "download"), ("Downloading", "download"))
+# Not fatal here: programs such as ComfyUI catch it, unload a model and go on. The container's end decides.
+_MEMORY = cuda_memory_rules("Take a smaller model, or stop another one.", None, fatal=False)
+_VOCABULARY = LogRules(("non-default args",), _PHASES, _BARS, _MEMORY + COMMON_FAILURES)
+
+
+class GenericContainerEngine:
+    """See ``engines.base.Engine``. It has no ready line of its own: the profile's rule decides."""
+
+    name = "container"
+    title = "container"
+    memory_setting = None
+    metrics_setting = None
+    metrics_path = None
+    signs = LogSignature()
+    defaults = EngineDefaults(command=(), port=None, ready_line=None, health=None, probe="none", gpus=None)
+
+    def build_command(self, profile: Profile) -> tuple[str, ...]:
+        """Return ``command`` and ``args`` as the profile gives them; empty leaves the image's own command."""
+        return (profile.command or ()) + command_builder.render_args(profile.args)
+
+    def build_rank_command(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
+        """Raise `InvalidInput`: how a program that nobody here knows is spread, nobody here knows."""
+        raise InvalidInput(
+            "a profile of engine container runs on one Spark",
+            "set nodes: 1, or name the engine: sglang, vllm or llamacpp",
+        )
+
+    def ssh_key_mounts(self, rank: Rank) -> tuple[str, ...]:
+        """Return nothing: no rank logs in at another."""
+        return ()
+
+    def must_start_head_first(self, words: tuple[str, ...]) -> bool:
+        """Return False: there is no order of several."""
+        return False
+
+    def classify_line(self, line: str) -> LineSignal | None:
+        """Return what a prepared line says, None for nothing. Never ``ready``."""
+        return _VOCABULARY.classify_line(line)
+
+    def api_key(self, profile: Profile) -> str | None:
+        """Return the value of ``--api-key``, or None."""
+        return command_builder.api_key(profile)
+
+    def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
+        """Return nothing: its flags are those of a program that nobody here knows."""
+        return DecodingSettings()
+
+    def parse_metrics(self, page: str) -> EngineMetrics:
+        """Return nothing known: what such a page would hold, nobody here can tell."""
+        return EngineMetrics()
+
+    def parse_stats_line(self, line: str) -> StatsLine | None:
+        """Return nothing: its lines are those of a program that nobody here knows."""
+        return None
+
+
+ENGINE = GenericContainerEngine()

@@ -1,0 +1,130 @@
+"""What is done once to a container's line before any engine sees it: no escapes, no prefixes, one bar state a line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sparkctl.model.sanitize import sanitize_line
+
+# SGLang tells how it drafts 9,000 characters into the line of its settings; nothing recognised stands further in. What
+# is shown and saved is the whole line; only the reading stops here.
+MAX_LINE_LENGTH = 12_288
+
+_PREFIX = re.compile(
+    r"\((?:[\w-]+ )?pid=\d+(?:, ip=[\w.:]+)?\) ?"  # vLLM: (APIServer pid=1), (Worker_TP0 pid=7); Ray adds the address
+    r"|(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[[^\]\s]+:\d+\] ?"
+    r"|\[shutdown\] "  # vLLM 0.32 and later tag some records
+    r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?(?: [A-Z_]+\d+)*\] ?"  # SGLang: [2026-05-01 10:00:00 DP1 TP0]
+    r"|\[rank\d+\]: ?"  # torch, of several ranks
+    r"|\d+\.\d\d\.\d{3}\.\d{3} (?P<letter>[DIWE]) "  # llama-server: 0.24.777.216 I
+    # TensorRT-LLM: [12/20/2025-04:21:10] [TRT-LLM] [I] from its Python, [TensorRT-LLM][INFO] from its C++
+    r"|(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] )?\[TRT-LLM\] (?:\[RANK \d+\] )?\[(?P<mark>[DEFITVW])\] (?:\[RANK \d+\] )?"
+    r"|\[TensorRT-LLM\]\[(?P<word>DEBUG|INFO|WARNING|ERROR)\] (?:\[RANK \d+\] )?"
+)
+LOG_PREFIX_PATTERN = re.sub(r"\?P<\w+>", "?:", _PREFIX.pattern)  # without names, for use within a larger pattern
+_PREFIX_STARTS = frozenset("(DIWEC[0123456789")
+_LETTERS = {"D": "DEBUG", "V": "DEBUG", "T": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR", "F": "CRITICAL"}
+
+
+def strip_log_prefix(line: str) -> tuple[str | None, str]:
+    """Return the log level, where the line names one, and the line without process prefixes and log header.
+
+    Prefixes are taken off repeatedly: two vLLM workers that write at once leave two of them on one line.
+    """
+    level: str | None = None
+    start = 0
+    while start < len(line) and line[start] in _PREFIX_STARTS and (found := _PREFIX.match(line, start)):
+        level = level or found["level"] or found["word"] or _LETTERS.get(found["letter"] or found["mark"] or "")
+        start = found.end()
+    return level, line[start:] if start else line
+
+
+def split_carriage_returns(raw: str) -> list[str]:
+    """Return what a line was, one after the other, where it was rewritten in place; a bare prefix is none of them.
+
+    The last of them is how a terminal leaves the line. Never empty.
+    """
+    if "\r" not in raw:
+        return [raw]
+    found = raw.rstrip("\r\n").split("\r")
+    return [state for state in found if strip_log_prefix(sanitize_line(state))[1].strip()] or found[-1:]
+
+
+class LinePreparer:
+    """Turns the lines of one log into what engines read. Keeps state between lines, so one preparer per log.
+
+    A pydantic error spreads over lines (which model, which setting, what is wrong); when it is complete it is given
+    once more as a single line ``1 validation error for CacheConfig: gpu_memory_utilization: Input should be ...``.
+    """
+
+    _MOST = 40  # lines of one validation error; a longer one is not put together
+
+    def __init__(self) -> None:
+        self._validation: list[str] | None = None
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether the next line may belong to an error that is spread over several."""
+        return self._validation is not None
+
+    def feed(self, raw: str) -> list[str]:
+        """Return the readable lines of ``raw`` (one line as the log had it, without its newline), oldest first.
+
+        Empty for a line without text. Every state of a progress bar that was rewritten in place is a line.
+        """
+        if "\r" not in raw:
+            return self._one(raw)
+        return [line for state in raw.split("\r") if state for line in self._one(state)]
+
+    def _one(self, raw: str) -> list[str]:
+        _, line = strip_log_prefix(sanitize_line(raw if len(raw) <= MAX_LINE_LENGTH else raw[:MAX_LINE_LENGTH]))
+        if not line or line.isspace():
+            return []
+        if self._validation is None and "validation error" not in line:
+            return [line]
+        joined = self._join(line)
+        return [line, joined] if joined else [line]
+
+    def _join(self, line: str) -> str | None:
+        parts = self._validation
+        if (at := line.find("validation error")) >= 0 and " for " in line[at:]:
+            self._validation = [line[max(0, at - 2) :].strip()]
+        elif parts is None or len(parts) > self._MOST:
+            self._validation = None
+        elif "For further information visit" in line:
+            self._validation = None
+            return ": ".join(parts)[:MAX_LINE_LENGTH]
+        else:
+            parts.append(line.strip())
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressBarState:
+    """One state of a progress bar. ``done``/``total`` are counts, None for bars that count bytes (``1.2G/4.0G``)."""
+
+    title: str
+    fraction: float
+    done: int | None = None
+    total: int | None = None
+
+
+_BAR = re.compile(
+    r"(?P<title>[^|%]{0,200}?):\s+(?P<percent>\d{1,3})%(?: Completed \| |\|[^|]{0,400}\| )"
+    r"(?P<done>[\d.]+[kMGTP]?)/(?P<total>[\d.]+[kMGTP]?) \["
+)
+
+
+def parse_progress_bar(line: str) -> ProgressBarState | None:
+    """Return what a tqdm bar (or a weight loader's ``67% Completed | 12/18``) says, None for any other line."""
+    if "%" not in line or "|" not in line:
+        return None
+    found = _BAR.match(line)
+    if found is None:
+        return None
+    fraction = min(1.0, int(found["percent"]) / 100)
+    done, total = found["done"], found["total"]
+    if not (done.isdecimal() and total.isdecimal()):
+        return ProgressBarState(found["title"].strip(), fraction)
+    return ProgressBarState(found["title"].strip(), fraction, int(done), int(total))

@@ -1,0 +1,314 @@
+"""What llama-server (llama.cpp) says when it fails, in the words of its loader, of ggml and of its flag parser."""
+
+from __future__ import annotations
+
+from sparkctl.engines._failures_memory import CUDA_OUT_OF_MEMORY_TEXT, cuda_memory_rules
+from sparkctl.engines.base import FailureWeight
+from sparkctl.engines.log_rules import failure_rule
+from sparkctl.model.verdict import FailureCause
+
+CONTEXT_FIELD = "args.ctx-size"
+_LESS_CONTEXT = f"Lower {CONTEXT_FIELD} or args.parallel, or set args.cache-type-k and args.cache-type-v to q8_0."
+_DROP = "Drop the page caches before the start: CUDA does not get the memory that the file cache holds."
+_FILE = "model.path"
+_FLAG = r"(?:--|-(?=\w\b))?(?P<flag>-?[\w.-]+)"  # as args has it: ctx-size, c, and -fa with its dash
+
+# Any device's buffer: CUDA0 on a Spark, CPU or Vulkan0 where the image has no CUDA.
+MEMORY = (
+    failure_rule(
+        r"failed to allocate buffer for (?:kv|rs) cache|failed to initialize the context: std::bad_alloc",
+        FailureCause.KV_CACHE_TOO_SMALL,
+        "What the weights left does not hold the KV cache.",
+        f"{_LESS_CONTEXT} {_DROP}",
+        needle="failed to ",
+        on=CONTEXT_FIELD,
+        fatal=True,
+    ),
+    failure_rule(
+        r"failed to allocate compute (?:pp |tg )?buffers",
+        FailureCause.CUDA_OUT_OF_MEMORY,
+        "The memory ran out for the buffers in which prompts are computed.",
+        f"Lower args.ubatch-size or {CONTEXT_FIELD}. {_DROP}",
+        needle="failed to allocate compute",
+        on="args.ubatch-size",
+        fatal=True,
+    ),
+    failure_rule(
+        r"unable to allocate (?P<device>\w+) buffer",
+        FailureCause.WEIGHTS_DO_NOT_FIT,
+        "The weights do not fit into what is free ({device}).",
+        f"{_DROP} Stop what else holds memory on the node, or take a smaller quantization.",
+        needle="unable to allocate",
+        fatal=True,
+    ),
+    failure_rule(
+        r"allocating (?P<size>[\d.]+ \w+) on device \d+: cudaMalloc failed: out of memory",
+        FailureCause.CUDA_OUT_OF_MEMORY,
+        f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}: it tried to allocate {{size}}.",
+        f"{_DROP} {_LESS_CONTEXT}",
+        needle="cudaMalloc failed",
+        on=CONTEXT_FIELD,
+        weight=FailureWeight.DEATH,  # a line after it says for what
+    ),
+    *cuda_memory_rules(_LESS_CONTEXT, CONTEXT_FIELD, fatal=True, begins=r"^(?:\S+:\d+: )?(?=CUDA error: )"),
+)
+CUDA = (
+    failure_rule(
+        r"^(?:\S+:\d+: )?CUDA error: (?P<what>no kernel image is available.*|.*illegal instruction.*)",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "A GPU kernel of this image does not run on this GPU: {what}",
+        "Take an image built for sm_121 (CUDA 12.9 or newer).",
+        needle="CUDA error: ",
+        on="image",
+        fatal=True,
+    ),
+    failure_rule(
+        r"^(?:\S+:\d+: )?CUDA error: (?P<what>.*(?:unsupported toolchain|driver version is insufficient).*)",
+        FailureCause.DRIVER_MISMATCH,
+        "The node's NVIDIA driver is too old for this image: {what}",
+        "Update the node (DGX OS), or take an image built for its CUDA version.",
+        needle="CUDA error: ",
+        on="image",
+        fatal=True,
+    ),
+    failure_rule(
+        r"^(?:\S+:\d+: )?CUDA error: (?P<what>.*)",
+        FailureCause.CRASHED,
+        "CUDA failed: {what}",
+        "Read the lines after it; dmesg on the node may say more.",
+        needle="CUDA error: ",
+        fatal=True,
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"^(?:\S+:\d+: )?GGML_ASSERT\((?P<what>.*)\) failed",
+        FailureCause.CRASHED,
+        "llama.cpp ended on a check of its own: {what}",
+        "Take a newer build, and look for this check among the issues of llama.cpp.",
+        needle="GGML_ASSERT",
+        fatal=True,
+        weight=FailureWeight.DEATH,
+    ),
+)
+MODEL = (
+    failure_rule(
+        r"failed to open (?:GGUF file )?(?:'(?P<path>[^']*)'|(?P<bare>/[^:(]*?))(?:: | \()(?:errno = )?Permission denied",
+        FailureCause.PERMISSION,
+        "[{path}][{bare}] may not be opened by the container's user.",
+        "chmod a+r the file on the node, or run the container as its owner.",
+        needle="failed to open",
+        on=_FILE,
+        fatal=True,
+    ),
+    failure_rule(
+        r"failed to open GGUF file (?:'(?P<path>[^']*)'|(?P<bare>\S+))"
+        r"|failed to open (?:'(?P<other>[^']*\.gguf)'|(?P<it>/\S*\.gguf)): No such file",
+        FailureCause.MODEL_NOT_FOUND,
+        "There is no [{path}][{bare}][{other}][{it}] in the container.",
+        "Correct model.path, or the mount that should bring it in.",
+        needle="failed to open",
+        on=_FILE,
+        fatal=True,
+    ),
+    failure_rule(
+        r"(?:unknown|unsupported) model architecture: '(?P<name>[^']*)'",
+        FailureCause.MODEL_UNSUPPORTED,
+        "This build of llama.cpp does not know the architecture {name}.",
+        "Take a newer image.",
+        needle="model architecture",
+        on="image",
+        fatal=True,
+    ),
+    failure_rule(
+        r"data is not within the file bounds|is corrupted or incomplete",
+        FailureCause.TRUNCATED_WEIGHTS,
+        "The GGUF file is shorter than its header says: the download was cut.",
+        "Download it again, and compare the size with the hub's.",
+        needle=None,
+        on=_FILE,
+        fatal=True,
+    ),
+    failure_rule(
+        r"failed to load GGUF split from (?P<path>\S+)|(?:invalid|illegal) split (?:file|count)(?P<what>.*)",
+        FailureCause.MODEL_FILES,
+        "A part of the split GGUF is missing or not the first one is given[: {path}][{what}].",
+        "Put all parts into one directory, and give the one that ends with -00001-of-….gguf.",
+        needle="split",
+        on=_FILE,
+        fatal=True,
+    ),
+    failure_rule(
+        r"error loading model(?: \w+)*: (?P<what>(?!.*failed to load model from).*)",
+        FailureCause.MODEL_FILES,
+        "The model cannot be loaded: {what}",
+        "Check that the file is whole and made for this build; a newer image may know more formats.",
+        needle="error loading model",
+        on=_FILE,
+        fatal=True,
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"error from HF API \((?:https\S+, )?(?:response code: )?(?P<code>40[13])"
+        r"|download failed: .*\(status: (?P<status>40[13])\)",
+        FailureCause.MODEL_GATED,
+        "The model hub does not let you have this model[ (HTTP {code})][ (HTTP {status})].",
+        "Accept the model's licence on the hub and set env.HF_TOKEN to a token of that account.",
+        needle="40",
+        on="env.HF_TOKEN",
+    ),
+    failure_rule(
+        r"failed to download model|download failed after \d+ attempts|required file is not available in cache",
+        FailureCause.HUB_UNREACHABLE,
+        "The model is not on the node, and could not be downloaded.",
+        "Download the GGUF beforehand and mount it, or give the container a way to the hub.",
+        needle="ile",
+        on=_FILE,
+        weight=FailureWeight.DEATH,
+    ),
+)
+# Lines without any of the words by which a failure is otherwise known: the file format's own reader above all.
+UNPREFIXED_FAILURES = (
+    failure_rule(
+        r"exactly one out metadata, path_model, and file must be defined",
+        FailureCause.HUB_UNREACHABLE,
+        "No file came of the model that was asked for: the hub has none of that name, or could not be asked.",
+        "Correct model.path (ORGANISATION/REPOSITORY:QUANTIZATION), or download the GGUF beforehand and mount it.",
+        needle="path_model",
+        on=_FILE,
+        fatal=True,
+    ),
+    failure_rule(
+        r"no GGUF files found in repository (?P<repo>\S+)|file '(?P<file>[^']*)' not found in repository",
+        FailureCause.MODEL_NOT_FOUND,
+        "The hub has no such GGUF[: {repo}][: {file}].",
+        "Correct model.path (ORGANISATION/REPOSITORY:QUANTIZATION).",
+        needle="found in repository",
+        on=_FILE,
+        fatal=True,
+    ),
+    failure_rule(
+        r"(?:quantized V cache|V cache quantization) requires flash_attn",
+        FailureCause.BAD_VALUE,
+        "A quantized V cache needs flash attention.",
+        "Set args.flash-attn: on, or leave args.cache-type-v out.",
+        needle="requires flash_attn",
+        on="args.flash-attn",
+        fatal=True,
+    ),
+    failure_rule(
+        r"invalid magic characters|invalid magic number",
+        FailureCause.MODEL_FILES,
+        "The file is no GGUF.",
+        "Give the .gguf file itself: llama.cpp reads no safetensors, and a page that says 'not found' is no model.",
+        needle="invalid magic",
+        on=_FILE,
+        fatal=True,
+    ),
+    failure_rule(
+        r"this GGUF file is version (?P<has>\d+) but this software only supports up to version (?P<most>\d+)"
+        r"|GGUFv1 is no longer supported|bad GGUF version",
+        FailureCause.MODEL_UNSUPPORTED,
+        "This build cannot read the file's version of GGUF[ ({has}; at most {most})].",
+        "Take a newer image, or convert the model again.",
+        needle="GGUF",
+        on="image",
+        fatal=True,
+    ),
+    failure_rule(
+        r"failed to read (?:magic|header|key-value pairs|tensor info|tensor data)|exceeds remaining file size|failed to seek",
+        FailureCause.TRUNCATED_WEIGHTS,
+        "The GGUF file ends before its header does: the download was cut.",
+        "Download it again, and compare the size with the hub's.",
+        needle=None,
+        on=_FILE,
+        fatal=True,
+    ),
+)
+FLAGS = (
+    failure_rule(
+        rf"^error: invalid argument: {_FLAG}",
+        FailureCause.UNKNOWN_FLAG,
+        "llama-server refused its flags: it does not know {flag}.",
+        "Correct or remove args.{flag}: this image does not know it.",
+        needle="invalid argument",
+        on="args.{flag}",
+        fatal=True,
+    ),
+    failure_rule(
+        rf'^error while handling argument "{_FLAG}": the argument has been removed\.?(?P<what>.*)',
+        FailureCause.UNKNOWN_FLAG,
+        "This build of llama-server no longer takes {flag}[: {what}].",
+        "Remove args.{flag}, or write what the line says.",
+        needle="error while handling argument",
+        on="args.{flag}",
+        fatal=True,
+    ),
+    failure_rule(
+        rf"^error while handling argument \"{_FLAG}\": error: un\w+ value for --flash-attn: '(?P<given>-[^']*)'",
+        FailureCause.BAD_VALUE,
+        "llama-server refused the value of {flag}: it got the next flag, {given}, for one.",
+        "-fa needs on, off or auto; the value it got was the next flag.",
+        needle="--flash-attn: ",
+        on="args.{flag}",
+        fatal=True,
+        to="on",
+    ),
+    failure_rule(
+        rf'^error while handling argument "{_FLAG}": (?P<what>.*)',
+        FailureCause.BAD_VALUE,
+        "llama-server refused the value of {flag}: {what}",
+        "Correct args.{flag}.",
+        needle="error while handling argument",
+        on="args.{flag}",
+        fatal=True,
+    ),
+    failure_rule(
+        r'^error while handling environment variable "(?P<name>\w+)": (?P<what>.*)',
+        FailureCause.BAD_VALUE,
+        "llama-server refused {name} of its environment: {what}",
+        "Correct env.{name}.",
+        needle="environment variable",
+        on="env.{name}",
+        fatal=True,
+    ),
+    failure_rule(
+        r"^error: (?P<what>(?:unknown value|invalid|the supplied|--?[a-z-]+ is required|Invalid).*)",
+        FailureCause.BAD_VALUE,
+        "llama-server refused its command line: {what}",
+        "Correct args.",
+        needle="error: ",
+        on="args",
+        fatal=True,
+    ),
+    failure_rule(
+        r"chat template parsing error: (?P<what>.*)",
+        FailureCause.BAD_VALUE,
+        "The chat template cannot be read: {what}",
+        "Set args.chat-template, or a template file with args.chat-template-file.",
+        needle="chat template parsing error",
+        on="args.chat-template",
+        fatal=True,
+    ),
+)
+EXIT_FAILURES = (
+    failure_rule(
+        r"failed to load draft model, '(?P<path>[^']*)'|failed to create MTP context",
+        FailureCause.MODEL_FILES,
+        "The draft model cannot be loaded[: {path}].",
+        "Correct args.model-draft, or leave speculation out (args.spec-type: none).",
+        needle="failed to ",
+        on="args.model-draft",
+        fatal=True,
+        weight=FailureWeight.DYING,
+    ),
+    failure_rule(
+        r"exiting due to (?:model loading|HTTP server) error|failed to create_context with model|failed to load model"
+        r"|failed to create context with model",
+        FailureCause.CRASHED,
+        "The model could not be loaded.",
+        "The lines before this one name the reason.",
+        needle=None,
+        fatal=True,
+        weight=FailureWeight.AFTERMATH,
+    ),
+)

@@ -1,0 +1,76 @@
+"""What is known of llama-server's flags beside its help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sparkctl.engines.held import FlagAdvice, FlagSettings, LintContext
+from sparkctl.engines.lint.model import LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
+from sparkctl.model.profile import Profile
+
+_LOAD = "how a model gets into memory is one flag now: --load-mode none, mmap or another that the help names"
+_NO_SHARE = "it takes no share of the memory: weights and --ctx-size decide"
+_ONE_GPU = "a Spark has one GPU: leave it out"
+FLAG_ADVICE = FlagAdvice(
+    names={
+        # its own names, of earlier builds
+        "--draft": "--spec-draft-n-max",
+        "--draft-n": "--spec-draft-n-max",
+        "--draft-max": "--spec-draft-n-max",
+        "--draft-min": "--spec-draft-n-min",
+        "--draft-n-min": "--spec-draft-n-min",
+        # vLLM's and SGLang's
+        "--max-model-len": "--ctx-size",
+        "--context-length": "--ctx-size",
+        "--max-num-seqs": "--parallel",
+        "--max-running-requests": "--parallel",
+        "--served-model-name": "--alias",
+        "--model-path": "--model",
+        "--enable-metrics": "--metrics",
+        "--kv-cache-dtype": "--cache-type-k",
+        "--speculative-draft-model-path": "--spec-draft-model",
+    },
+    words={
+        "--no-mmap": _LOAD,
+        "--mmap": _LOAD,
+        "--mlock": _LOAD,
+        "--direct-io": _LOAD,
+        "--max-model-len": "it is for all slots together where each has a cache of its own",
+        "--context-length": "it is for all slots together where each has a cache of its own",
+        "--kv-cache-dtype": "with q8_0, q4_0 and the like, and the same for --cache-type-v",
+        "--gpu-memory-utilization": _NO_SHARE,
+        "--mem-fraction-static": _NO_SHARE,
+        "--tensor-parallel-size": _ONE_GPU,
+        "--tp": _ONE_GPU,
+        "--tp-size": _ONE_GPU,
+        "--enforce-eager": "leave it out",
+        "--trust-remote-code": "a GGUF brings no code: leave it out",
+        "--enable-prefix-caching": "prompts are cached by default here (--no-cache-prompt turns that off): leave it out",
+    },
+    not_alike=frozenset({"--max-model-len", "--context-length", "--kv-cache-dtype"}),
+)
+_METRICS = ("args", "metrics")
+_OFF = frozenset({"off", "false", "0", "disabled"})
+_PLAIN = frozenset({"f32", "f16", "bf16"})
+
+
+def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
+    """Yield what flags of llama-server say together."""
+    if settings.get("--metrics") is None:
+        message = "without --metrics llama-server has no /metrics, and the panel knows only what its log tells"
+        yield LintMessage(
+            LintRule.NO_METRICS,
+            LintSeverity.INFO,
+            ("args",),
+            message,
+            change=LintFix(LintFixKind.ADD, _METRICS, "true"),
+        )
+    elif key := settings.get("--api-key") or settings.get("--api-key-file"):
+        message = (
+            "with an API key llama-server shows /metrics to nobody without it: the panel knows only what its log tells"
+        )
+        yield LintMessage(LintRule.NO_METRICS, LintSeverity.INFO, key.where, message, on_key=key.in_args)
+    cache, flash = settings.get("--cache-type-v"), settings.value("--flash-attn")
+    if cache is not None and cache.value not in _PLAIN and flash in _OFF:
+        message = "a quantized V cache needs flash attention, and that is off"
+        yield LintMessage(LintRule.BAD_COMBINATION, LintSeverity.ERROR, cache.where, message, on_key=False)

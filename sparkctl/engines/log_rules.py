@@ -1,0 +1,239 @@
+"""How an engine's knowledge of its own log lines is written down, and read at a few hundred thousand lines a second."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+from sparkctl.engines.base import Failure, FailureWeight, LineSignal
+from sparkctl.engines.line_preparer import parse_progress_bar
+from sparkctl.model.engine_facts import EngineFact, EngineFactName
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.sanitize import truncate_text
+from sparkctl.model.verdict import ChangeDirection, FailureCause
+
+# The end of a traceback, or the one-line form of a validation error (see engines.lines): the name of what was raised
+# begins the line, or is the reason another line gives first. A message that is only quoted somewhere does not match.
+EXCEPTION_WITHOUT_ERROR = (
+    r"[A-Za-z_]\w*\.[\w.]*(?:Timeout|Failed|Expired|Unsupported)"  # such classes have a module before the name
+)
+EXCEPTION_PREFIX = (
+    r"^(?:[\w.]+: )?(?:(?:[A-Za-z_][\w.]*)?(?:Error|Exception)(?:\([\w.]+\))?: |"
+    rf"{EXCEPTION_WITHOUT_ERROR}: |"
+    r"\d+ validation errors? for \w+: (?:[\w.]+: )?(?:Value error, )?)"
+)
+
+# A line that tells of a failure holds at least one of these. Most lines hold none, and cost no regex.
+_SUSPECT = (
+    *("rror", "xception", "emory", "ailed", "died", "crash", "exited", "atal", "SIGQUIT", "sigquit", "timeout"),
+    *("Timed out", "timed out", "hit an", "leaves no", "didn't", "couldn't", "No module", "No space", "driver"),
+    *("bad_alloc", "by peer", "enied", "manifest", "ivileges", "untime", "No such image", "ncclSystem", "oom-kill"),
+    *(
+        "Timeout",
+        "Expired",
+        "Unsupported",
+        "Killed",
+        "is dead",
+        "xit code: -",
+        "o space left",
+        "NVIDIA Driver",
+        "not found",
+    ),
+    *("unauthorized", "net/http", "executable file", "bind source path", "is already in use"),
+)
+_OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
+_LONGEST = 400  # characters of a captured part that a sentence can bear
+_NAME = re.compile(r"\{(\w+)\}")
+_MOST_SAID = 4096  # characters in which a line says what is wrong; the rest is a list of what would have been right
+_GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")  # 1,806,336
+_GOES_ON = re.compile(r"\s*\w")
+
+MatchGroups = Mapping[str, str]
+# An engine has a hundred patterns, and most of its lines need none of them: one is compiled once it is searched for.
+_compiled = cache(re.compile)
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRule:
+    """A failure line. ``needle`` is a substring every such line holds, ``pattern`` is searched only then; None: no word
+    is common to them.
+
+    ``summary``, ``remedy``, ``field`` and ``value`` may name the pattern's groups in braces, and what ``worked_out``
+    makes of them; a part in square brackets is left out when one of its groups found nothing, and so is a ``field`` or
+    a ``value`` that needs it.
+    """
+
+    needle: str | None
+    pattern: str
+    cause: FailureCause
+    summary: str
+    remedy: str
+    field: str | None = None
+    fatal: bool = False
+    weight: int = FailureWeight.CONCRETE
+    value: str | None = None
+    change: ChangeDirection | None = None
+    worked_out: Callable[[MatchGroups], MatchGroups] | None = None
+    needs: EngineFactName | None = None
+    during: str | None = None
+
+    def classify_line(self, line: str) -> Failure | None:
+        """Return the failure this line tells of, None if it tells of something else."""
+        if self.needle is not None and self.needle not in line:
+            return None
+        if (found := _compiled(self.pattern).search(line)) is None:
+            return None
+        groups = {name: truncate_text(value.strip(), _LONGEST) for name, value in found.groupdict().items() if value}
+        if self.worked_out is not None:
+            groups |= self.worked_out(groups)
+        value = _whole(self.value, groups)
+        return Failure(
+            cause=self.cause,
+            summary=_fill(self.summary, groups),
+            remedy=_fill(self.remedy, groups),
+            field=_whole(self.field, groups),
+            fatal=self.fatal,
+            weight=self.weight,
+            value=value,
+            change=self.change if value is None else ChangeDirection.SET,
+            needs=self.needs,
+            during=self.during,
+        )
+
+
+def failure_rule(
+    pattern: str,
+    cause: FailureCause,
+    summary: str,
+    remedy: str,
+    *,
+    needle: str | None,
+    on: str | None = None,
+    fatal: bool = False,
+    weight: int = FailureWeight.CONCRETE,
+    to: str | None = None,
+    change: ChangeDirection | None = None,
+    worked_out: Callable[[MatchGroups], MatchGroups] | None = None,
+    needs: EngineFactName | None = None,
+    during: str | None = None,
+) -> FailureRule:
+    """Return a Rule; ``on`` is the profile field to change, ``to`` the value to set, ``change`` which way without one;
+    ``needs`` and ``during`` as in `Failure`."""
+    return FailureRule(
+        needle, pattern, cause, summary, remedy, on, fatal, weight, to, change, worked_out, needs, during
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FactRule:
+    """A line that tells a fact: what it begins with, and a pattern whose groups ``says`` may name in braces."""
+
+    start: str
+    pattern: str
+    name: EngineFactName
+    says: str
+    is_fallback: bool = False
+
+    def classify_line(self, line: str) -> EngineFact | None:
+        """Return the fact, None where the line does not tell it."""
+        if not line.startswith(self.start) or (found := _compiled(self.pattern).search(line)) is None:
+            return None
+        groups = {name: truncate_text(value.strip(), _LONGEST) for name, value in found.groupdict().items() if value}
+        said = _fill(self.says, groups)
+        return EngineFact(self.name, said.replace(",", "") if _GROUPED.fullmatch(said) else said, self.is_fallback)
+
+
+def fact_rule(
+    start: str, pattern: str, name: EngineFactName, says: str = "{it}", *, is_fallback: bool = False
+) -> FactRule:
+    """Return a FactRule; ``{it}`` is the pattern's group of that name."""
+    return FactRule(start, pattern, name, says, is_fallback)
+
+
+def _known(template: str, groups: MatchGroups) -> bool:
+    return all(name in groups for name in _NAME.findall(template))
+
+
+def _whole(template: str | None, groups: MatchGroups) -> str | None:
+    return _fill(template, groups) if template and _known(template, groups) else None
+
+
+def _fill(template: str, groups: MatchGroups) -> str:
+    text = _OPTIONAL.sub(lambda part: part[1] if _known(part[1], groups) else "", template)
+    return _NAME.sub(lambda name: groups.get(name[1], "(not said)"), text)
+
+
+@dataclass(frozen=True, slots=True)
+class LogRules:
+    """What one engine says. ``quiet``: beginnings of lines that never mean anything here, however they go on.
+    ``phases``: beginning of a line → signal. ``bars``: word in a bar's title → step. ``rules``: first match counts.
+    ``facts``: all that match count; a line that begins like one is never a failure. ``retold``: a process tells of the
+    error of another, whose text is its group ``what``: if the rules know that one, it is the failure."""
+
+    quiet: tuple[str, ...]
+    phases: tuple[tuple[str, LineSignal], ...]
+    bars: tuple[tuple[str, str], ...]
+    rules: tuple[FailureRule, ...]
+    facts: tuple[FactRule, ...] = ()
+    retold: re.Pattern[str] | None = None
+    _phase_starts: tuple[str, ...] = field(init=False)
+    _told_starts: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        starts = tuple(start for start, _ in self.phases)
+        object.__setattr__(self, "_phase_starts", starts)
+        object.__setattr__(self, "_told_starts", starts + tuple({each.start: None for each in self.facts}))
+
+    def classify_line(self, line: str) -> LineSignal | None:
+        """Return what a prepared line says, None for nothing."""
+        if line.startswith(self.quiet):
+            return None
+        if line.startswith(self._told_starts):
+            return self._told(line)
+        if "%" in line and (seen := parse_progress_bar(line)) is not None:
+            title = seen.title
+            name = next((step for word, step in self.bars if word in title), None)
+            if name is None:
+                return None
+            return LineSignal(Phase.LOADING, Step(name, seen.done, seen.total, seen.fraction))
+        failure = self._failure(line)
+        return None if failure is None else LineSignal(failure=failure)
+
+    def _told(self, line: str) -> LineSignal | None:
+        facts = tuple(found for each in self.facts if (found := each.classify_line(line)) is not None)
+        if not line.startswith(self._phase_starts):
+            return LineSignal(facts=facts) if facts else None
+        start, said = next(pair for pair in self.phases if line.startswith(pair[0]))
+        # "ready" with more words behind it is what somebody says of it: a prompt, a model's own text.
+        if said.phase is Phase.READY and _GOES_ON.match(line, len(start)):
+            return None
+        return LineSignal(said.phase, said.step, said.failure or self._failure(line), facts)
+
+    def _failure(self, line: str) -> Failure | None:
+        # Indented lines are source code in a traceback: they quote messages that were never said.
+        if line[:1].isspace():
+            return None
+        for word in _SUSPECT:
+            if word in line:
+                break
+        else:
+            return None
+        said = line[:_MOST_SAID]
+        if self.retold is not None and (quoted := self.retold.search(said)) is not None:
+            failure = self._named(f"RuntimeError: {quoted['what']}")
+            if failure is not None and failure.weight > FailureWeight.EXCEPTION:
+                return replace(failure, fatal=True)
+        return self._named(said)
+
+    def _named(self, said: str) -> Failure | None:
+        for each in self.rules:
+            if (failure := each.classify_line(said)) is not None:
+                return failure
+        return None
+
+
+def loading_signal(step: str) -> LineSignal:
+    """Return the signal of a line that begins a part of the load."""
+    return LineSignal(Phase.LOADING, Step(step))

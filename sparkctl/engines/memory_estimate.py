@@ -1,0 +1,127 @@
+"""What an engine's rule is given, and what it gives: the sum of a start in the room that there is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from sparkctl.engines.command_flags import CommandFlags
+from sparkctl.engines.kv_cache import KvCacheLayout
+from sparkctl.engines.model_weights import WeightsSize
+from sparkctl.model.memory_fit import EstimatePart, EstimateSource
+from sparkctl.model.units import GIB
+
+CONTEXT = int(2.3 * GIB)
+CONTEXT_WORDS = "three engine processes on a GB10 were seen to hold 7 GiB beside what they had asked for"
+
+
+class DraftWorkspace(StrEnum):
+    """Whether an image of SGLang takes the draft's workspace before the weights."""
+
+    TAKEN = "taken"  # the profile says so, or a start of it ended for that
+    NOT_TAKEN = "not-taken"  # a start of this very profile went well
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateInput:
+    """A launch as the rules see it. ``ranks``: nodes that share the model. ``per_token``: the profile's own figure of what a
+    token of context takes. ``version`` is empty where nobody knows it."""
+
+    engine: str
+    words: CommandFlags
+    weights: WeightsSize
+    draft: WeightsSize | None = None
+    layout: KvCacheLayout | None = None
+    per_token: int | None = None
+    version: tuple[int, ...] = ()
+    ranks: int = 1
+    expected: int | None = None
+    workspace: DraftWorkspace = DraftWorkspace.UNKNOWN
+    cpu_cache: str | None = None  # what a vLLM without a GPU is told to take for its KV cache, in GiB
+
+    def cache(self, tokens: int, requests: int = 1) -> EstimatePart:
+        """Return the KV cache for so many requests of so many tokens, on one node."""
+        name = f"KV cache for {requests} × {tokens:,} tokens"
+        width, of_type = self.width
+        if self.layout is not None:
+            size = -(-self.layout.cache_bytes(tokens, requests, width) // self.ranks)
+            return EstimatePart(name, size, EstimateSource.CONFIG, f"{self.layout.describe}, {of_type}")
+        if self.per_token is not None:
+            size = -(-self.per_token * tokens * requests // self.ranks)
+            return EstimatePart(name, size, EstimateSource.PROFILE, "model.kv_per_token of the profile")
+        return EstimatePart(name, None, EstimateSource.CONFIG, "its config.json was not found or does not say")
+
+    @property
+    def width(self) -> tuple[float, str]:
+        """Bytes for a number in the cache, and the words of the flag that says so."""
+        said = (self.words.get_value("kv-cache-dtype", "cache-type-k", "ctk") or "auto").lower()
+        for mark, width in _WIDTHS:
+            if mark in said:
+                return width, f"{said}: {width:g} byte{'' if width == 1 else 's'} each"
+        return 2.0, "2 bytes each"
+
+
+_WIDTHS = (("fp8", 1.0), ("int8", 1.0), ("q8", 1.0625), ("fp4", 0.5625), ("q4", 0.5625), ("f32", 4.0), ("float32", 4.0))
+
+
+@dataclass(frozen=True, slots=True)
+class AvailableMemory:
+    """Bytes: all of the node's memory, and what a start finds available."""
+
+    total: int
+    available: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """``lacking``: bytes by which what must lie in the engine's share is larger than the share, or the share larger than the
+    engine's own check at its start allows; ``why`` says which. ``is_known`` False: a part is not known."""
+
+    parts: tuple[EstimatePart, ...]
+    lacking: int = 0
+    why: str = ""
+    cautions: tuple[str, ...] = ()
+    is_corrected: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Tell whether anything may be promised or refused: every part is known, or an earlier start says the whole."""
+        return bool(self.parts) and (self.is_corrected or all(part.size is not None for part in self.parts))
+
+    @property
+    def need(self) -> int:
+        """What is known of it."""
+        return sum(part.size or 0 for part in self.parts if not part.within)
+
+    def correct_total(self, whole: EstimatePart) -> MemoryEstimate:
+        """Return the same with another figure for the whole of it; its own parts are told within that."""
+        return replace(self, parts=(whole, *(replace(part, within=True) for part in self.parts)), is_corrected=True)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRule:
+    """``field`` is the flag of the profile that decides, ``share`` what it is set to: None for an engine without one.
+
+    ``doubt``: what the sum would be if something that nobody knows were so, and what that is.
+    """
+
+    rule: Callable[[AvailableMemory, float], MemoryEstimate]
+    field: str | None = None
+    share: float = 0.0
+    doubt: tuple[Callable[[AvailableMemory, float], MemoryEstimate], str] | None = None
+
+
+def estimate_cuda_context() -> EstimatePart:
+    return EstimatePart("CUDA context, host side", CONTEXT, EstimateSource.ESTIMATE, CONTEXT_WORDS)
+
+
+def estimate_kv_remainder(name: str, size: int, subject: EstimateInput) -> EstimatePart:
+    """Return what is left of a share for the KV cache, with the tokens that it holds, where that is known."""
+    width, _ = subject.width
+    layout = subject.layout
+    each = layout.bytes_per_token(width) if layout else subject.per_token
+    size = max(0, size)
+    holds = f", about {size * subject.ranks // each:,} tokens" if each else ""
+    return EstimatePart(name, size, EstimateSource.FLAGS, f"what the share leaves{holds}", within=True)

@@ -1,0 +1,128 @@
+"""An engine's /metrics page: Prometheus' text format, reduced to the series an engine asks for by exact name.
+
+By exact name, because `_total` counters have `_created` twins that hold a unix time: a prefix would sum both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from sparkctl.errors import MetricsUnreadable
+from sparkctl.model.engine_metrics import Histogram
+from sparkctl.model.sanitize import sanitize_line, truncate_text
+
+PROCESS_START_SERIES = "process_start_time_seconds"
+_RANKS = ("pp_rank", "tp_rank", "moe_ep_rank")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSample:
+    """One line of the page."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+    def has(self, labels: Mapping[str, str]) -> bool:
+        """Say whether the sample bears all these labels."""
+        return all(self.labels.get(name) == value for name, value in labels.items())
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsPage:
+    """The finite samples of one reading. Every question answers None where the page holds no such series."""
+
+    samples: tuple[MetricSample, ...]
+
+    def values(self, name: str, **labels: str) -> list[float]:
+        """Return the values of a series, one for each engine, rank or other label."""
+        return [each.value for each in self.samples if each.name == name and each.has(labels)]
+
+    def sum_of(self, name: str, **labels: str) -> float | None:
+        """Return the sum over all other labels."""
+        return _over(sum, self.values(name, **labels))
+
+    def max_of(self, name: str) -> float | None:
+        """Return the largest value: of several parts, the one that fills up first."""
+        return _over(max, self.values(name))
+
+    def mean_above_zero(self, name: str) -> float | None:
+        """Return the mean of the values above 0: a gauge that rests at 0 has nothing to say."""
+        positive = [value for value in self.values(name) if value > 0]
+        return sum(positive) / len(positive) if positive else None
+
+    def sums_by_position(self, name: str) -> tuple[float, ...] | None:
+        """Return the sums by label ``position``, position 0 first."""
+        sums: dict[int, float] = {}
+        for each in self.samples:
+            position = each.labels.get("position", "")
+            if each.name == name and position.isdecimal() and len(position) <= 3:
+                sums[int(position)] = sums.get(int(position), 0.0) + each.value
+        if not sums or sorted(sums) != list(range(len(sums))):
+            return None
+        return tuple(sums[position] for position in range(len(sums)))
+
+    def histogram(self, name: str) -> Histogram | None:
+        """Return the buckets, summed over all labels but ``le``."""
+        sums: dict[float, float] = {}
+        for each in self.samples:
+            if each.name == f"{name}_bucket" and (bound := _number(each.labels.get("le", ""))) is not None:
+                sums[bound] = sums.get(bound, 0.0) + each.value
+        return Histogram(tuple(sorted(sums.items()))) if math.inf in sums else None
+
+    def label(self, name: str, label: str) -> list[str]:
+        """Return the values of a label, for series that keep their facts there."""
+        return [each.labels[label] for each in self.samples if each.name == name and label in each.labels]
+
+    def without_rank_copies(self) -> MetricsPage:
+        """Return the page with one rank of each data-parallel part: ranks of one model count the same tokens."""
+        first: dict[object, MetricSample] = {}
+        for each in self.samples:
+            others = tuple(sorted(item for item in each.labels.items() if item[0] not in _RANKS))
+            kept = first.get(key := (each.name, others))
+            if kept is None or _rank(each) < _rank(kept):
+                first[key] = each
+        return MetricsPage(tuple(first.values()))
+
+
+def parse_metrics_page(text: str, wanted: Iterable[str]) -> MetricsPage:
+    """Return the wanted series of a page. Raises MetricsUnreadable for text that is not Prometheus' format."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    names = frozenset(wanted)
+    # The parser is thorough and slow, and a page is mostly help texts and series that nobody asked for.
+    lines = [line for line in text.splitlines() if _name(line) in names]
+    try:
+        families = list(text_string_to_metric_families("\n".join([*lines, ""])))
+    except (ValueError, IndexError, KeyError) as broken:
+        raise MetricsUnreadable(
+            f"The engine's /metrics cannot be read: {truncate_text(sanitize_line(str(broken)), 200)}",
+            "Look at it yourself: curl -s http://HOST:PORT/metrics | head; an engine in the middle of a stop cuts it short.",
+        ) from broken
+    samples = (each for family in families for each in family.samples if math.isfinite(each.value))
+    return MetricsPage(tuple(MetricSample(each.name, each.labels, each.value) for each in samples))
+
+
+def _name(line: str) -> str:
+    for place, char in enumerate(line):
+        if char in "{ \t":
+            return line[:place]
+    return line
+
+
+def _over(combine: Callable[[list[float]], float], values: list[float]) -> float | None:
+    return combine(values) if values else None
+
+
+def _rank(sample: MetricSample) -> tuple[float, ...]:
+    return tuple(_number(sample.labels.get(name, "")) or 0.0 for name in _RANKS)
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return None if math.isnan(number) else number

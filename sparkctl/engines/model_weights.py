@@ -1,0 +1,116 @@
+"""What a model's files come to in memory, and where on the node they lie. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sparkctl.model.checkpoint import CheckpointFiles
+from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.memory_fit import EstimatePart, EstimateSource
+
+_SHARD = re.compile(r"-(\d{5,6})-of-(\d{5,6})\.\w+$")
+_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_KINDS = (".safetensors", ".gguf", ".bin", ".pt")
+_CACHE = "/.cache/huggingface"
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsSize:
+    """``size`` None: not known, and ``why`` says why. ``obtained`` and ``why`` are what a part of the sum says of itself."""
+
+    size: int | None
+    obtained: EstimateSource
+    why: str
+
+
+def measure_weights(found: CheckpointFiles | None, told: int | None, of_profile: str = "model.weights") -> WeightsSize:
+    """Return the bytes of a model: of its files on the node, where all are there, else of the profile."""
+    seen = None if found is None else _of_files(found)
+    if seen is not None and seen.size is not None:
+        return seen
+    if told is not None:
+        return WeightsSize(told, EstimateSource.PROFILE, f"{of_profile} of the profile")
+    if seen is not None:
+        return seen
+    where = "its place on the node is not known" if found is None else f"not found in {found.place}"
+    return WeightsSize(None, EstimateSource.MEASURED, f"{where}, and the profile has no {of_profile}")
+
+
+def _of_files(found: CheckpointFiles) -> WeightsSize | None:
+    """Return what the files say, None where there are none."""
+    files = _select_loaded_files(found.files)
+    if not files:
+        return None
+    size, missing = sum(bytes_ for _, bytes_ in files), _missing(files)
+    if not missing and not found.unfinished:
+        return WeightsSize(
+            size, EstimateSource.MEASURED, f"{len(files)} file{'' if len(files) == 1 else 's'} in {found.place}"
+        )
+    lack = f"{missing} of its files are missing" if missing else "a download has not ended"
+    if found.index_total is not None and found.index_total >= size:
+        return WeightsSize(found.index_total, EstimateSource.HEADERS, f"by its index; {lack} in {found.place}")
+    return WeightsSize(None, EstimateSource.MEASURED, f"{lack} in {found.place}")
+
+
+def _select_loaded_files(files: tuple[tuple[str, int], ...]) -> list[tuple[str, int]]:
+    """Return the files that an engine loads: of one kind, and none that says the same twice over."""
+    for kind in _KINDS:
+        some = [one for one in files if one[0].endswith(kind)]
+        if kind == ".safetensors" and len(some) > 1:
+            some = [one for one in some if not one[0].startswith("consolidated")] or some
+        if kind == ".gguf":
+            some = [one for one in some if "mmproj" not in one[0]] or some
+        if some:
+            return some
+    return []
+
+
+def _missing(files: list[tuple[str, int]]) -> int:
+    """Return how many shards of ``-00001-of-00007`` are not there."""
+    of: dict[str, tuple[int, int]] = {}
+    for name, _ in files:
+        if found := _SHARD.search(name):
+            stem = name[: found.start()]
+            of[stem] = (of.get(stem, (0, 0))[0] + 1, int(found[2]))
+    return sum(max(0, total - seen) for seen, total in of.values())
+
+
+def map_path_to_node(path: str | None, plan: LaunchPlan) -> str | None:
+    """Return where on the node a model's path in the container lies, None where nothing tells: through the longest mount that
+    holds it, or for a hub id through the mount of Hugging Face's cache."""
+    if not path:
+        return None
+    if path.startswith("/"):
+        return _through(path, plan)
+    if not _HUB.fullmatch(path):
+        return None
+    folder = f"models--{path.replace('/', '--')}"
+    env = dict(plan.env)
+    homes = [env["HF_HUB_CACHE"]] if env.get("HF_HUB_CACHE") else []
+    homes += [f"{env['HF_HOME']}/hub"] if env.get("HF_HOME") else []
+    homes += [f"{one.target.rstrip('/')}/hub" for one in plan.mounts if one.target.rstrip("/").endswith(_CACHE)]
+    homes += [one.target.rstrip("/") for one in plan.mounts if one.target.rstrip("/").endswith(f"{_CACHE}/hub")]
+    homes += [
+        f"{one.target.rstrip('/')}/huggingface/hub" for one in plan.mounts if one.target.rstrip("/").endswith("/.cache")
+    ]
+    return next((on for home in homes if (on := _through(f"{home}/{folder}", plan)) is not None), None)
+
+
+def _through(path: str, plan: LaunchPlan) -> str | None:
+    held = [one for one in plan.mounts if _is_below(path, one.target) and one.source.startswith("/")]
+    if not held or "\n" in path or ".." in path.split("/"):
+        return None
+    mount = max(held, key=lambda one: len(one.target))
+    return mount.source.rstrip("/") + path[len(mount.target.rstrip("/")) :]
+
+
+def _is_below(path: str, target: str) -> bool:
+    return path == target or path.startswith(target.rstrip("/") + "/")
+
+
+def build_weights_part(name: str, found: WeightsSize, ranks: int = 1, *, within: bool = False) -> EstimatePart:
+    """Return a model's part of the sum, on one of ``ranks`` nodes that share it evenly."""
+    shared = "" if ranks == 1 else f", a share of 1/{ranks} on each node"
+    size = None if found.size is None else -(-found.size // ranks)
+    return EstimatePart(name, size, found.obtained, f"{found.why}{shared}", within)

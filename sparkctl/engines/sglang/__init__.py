@@ -1,0 +1,239 @@
+"""SGLang (0.5.12 to 0.5.23). It ends itself with SIGKILL, so its exit code says nothing; its lines do.
+
+``Application startup complete.`` is not readiness here: the warm-up request is still to come, and a busy port is only
+found out after it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sparkctl.engines import command_builder, metrics_parser
+from sparkctl.engines._fields import parse_leading_number, parse_stats_fields
+from sparkctl.engines.base import DecodingSettings, EngineDefaults, LineSignal, LogSignature, Rank
+from sparkctl.engines.log_rules import LogRules, loading_signal
+from sparkctl.engines.sglang.facts import FACTS
+from sparkctl.engines.sglang.failures import FAILURES, MEMORY_FRACTION_FIELD
+from sparkctl.model.engine_metrics import EngineMetrics, StatsLine, StatsLineKind
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.profile import Profile
+
+READY_LINE = "The server is fired up and ready to roll!"
+_QUIET = (
+    "Decode batch",
+    "Prefill batch",
+    "Ignore import error",
+    "If you hit GPU OOM",
+    "KV cache pool is full. Retract",
+    "retract_decode: ",
+    "Available memory ",
+    "Multimodal preprocessing ran out",
+    "Health check failed",
+    "Receive: obj=",
+    "Finish: obj=",
+    "kill_process_tree",
+    "Possible solutions",
+)
+_PHASES = (
+    (READY_LINE, LineSignal(Phase.READY)),
+    ("Init torch distributed begin", loading_signal("join")),
+    ("Init parallel begin", loading_signal("join")),
+    ("Load weight begin", loading_signal("weights")),
+    ("Load weight end", loading_signal("profiling")),
+    ("KV Cache is allocated", loading_signal("kv-cache")),
+    ("KV Cache VA upper bound", loading_signal("kv-cache")),
+    ("Mamba Cache is allocated", loading_signal("kv-cache")),
+    ("Running FlashInfer autotune", loading_signal("autotune")),
+    ("Capture draft ", loading_signal("draft")),
+    ("Capture target draft ", loading_signal("draft")),
+    ("Capture cuda graph begin", loading_signal("graphs")),
+    ("Capture piecewise CUDA graph begin", loading_signal("graphs")),
+    ("Capture target decode CUDA graph begin", loading_signal("graphs")),
+    ("Capture target verify CUDA graph begin", loading_signal("graphs")),
+    ("Capture target prefill CUDA graph begin", loading_signal("graphs")),
+    ("INFO:     Started server process", LineSignal(Phase.WARMING, Step("http"))),
+    ("INFO:     Application startup complete", LineSignal(Phase.WARMING, Step("warm-up"))),
+    ("INFO:     Uvicorn running on", LineSignal(Phase.WARMING, Step("warm-up"))),
+)
+_BARS = (
+    ("shards", "weights"),
+    ("Loading safetensors", "weights"),
+    ("Capturing", "graphs"),
+    ("Compiling num tokens", "compile"),
+    ("DeepGEMM", "compile"),
+    ("checksums", "checksums"),
+    ("Fetching", "download"),
+)
+_VOCABULARY = LogRules(_QUIET, _PHASES, _BARS, FAILURES, FACTS)
+
+_CHAINS = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE", "FROZEN_KV_MTP")  # the draft model runs once for each step
+_PASSES = {"NGRAM": 0, "DFLASH": 1}  # no draft model; a whole block of drafts in one go
+
+_BATCH = re.compile(r"(?P<kind>Decode|Prefill) batch(?: \[\d+\])?[,.] ?")
+_OF_A_PROMPT = ("#new-seq", "#new-token", "#cached-token", "#running-req")
+_REALTIME = "sglang:realtime_tokens_total"
+_SERIES = (
+    "sglang:generation_tokens_total",
+    "sglang:prompt_tokens_total",
+    _REALTIME,
+    "sglang:num_running_reqs",
+    "sglang:num_queue_reqs",
+    "sglang:token_usage",
+    "sglang:num_used_tokens",
+    "sglang:gen_throughput",
+    "sglang:spec_accept_length",
+    "sglang:spec_accept_rate",
+    "sglang:time_to_first_token_seconds_bucket",
+    "sglang:inter_token_latency_seconds_bucket",
+)
+
+
+def live_or_final_tokens(page: metrics_parser.MetricsPage, mode: str, ended: str) -> float | None:
+    """Return the live counter. Only a version without it falls back to the one that moves when a request ends."""
+    return page.sum_of(_REALTIME, mode=mode) if page.values(_REALTIME) else page.sum_of(ended)
+
+
+def prefix_cache_tokens(page: metrics_parser.MetricsPage) -> tuple[float | None, float | None]:
+    """Return (tokens looked up, tokens found) of the prefix cache; a mode is absent until it first happens."""
+    computed, cached = (page.sum_of(_REALTIME, mode=mode) for mode in ("prefill_compute", "prefill_cache"))
+    if computed is None or cached is None:
+        return None, None
+    return computed + cached, cached
+
+
+DIST_INIT_PORT = 25000  # the port at which the ranks meet; what the community's launchers take
+
+
+class SglangEngine:
+    """See ``engines.base.Engine``."""
+
+    name = "sglang"
+    title = "SGLang"
+    memory_setting = MEMORY_FRACTION_FIELD
+    metrics_setting = "args.enable-metrics: true"
+    metrics_path = "/metrics"
+    signs = LogSignature(
+        marks=r"server_args=(?:ServerArgs\(|\{)|(?:Decode|Prefill) batch[, ]|The server is fired up and ready to roll"
+        r"|(?:Init torch distributed|Init parallel|Load weight|Capture \w+(?: \w+)* graph) (?:begin|end)"
+        r"|^(?:usage: )?(?:sglang serve|launch_server\.py)(?: \[-h\]|: error: )|sglang/launch_server"
+        r"|^== SGLang ==",
+        hints=("/sglang/", "sglang.", "sglang::"),
+        begins=("server_args=",),
+        serving=("Decode batch", "Prefill batch", "Receive: obj=", "Finish: obj="),
+    )
+    defaults = EngineDefaults(
+        command=("python", "-m", "sglang.launch_server"),
+        port=30000,
+        ready_line=rf"^{re.escape(READY_LINE)}(?!\s*\w)",
+        health="/health",
+        probe="completions",
+        gpus="all",
+    )
+
+    def build_command(self, profile: Profile) -> tuple[str, ...]:
+        """Return launch words, ``--model-path``, host, port, served name, then ``args`` in their order."""
+        return command_builder.build_server_command(
+            profile, self.defaults, lambda path, _: ("--model-path", path), {"model-path", "model"}
+        )
+
+    def build_rank_command(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
+        """Return the command with ``--nnodes``, ``--node-rank`` and the head's ``--dist-init-addr``."""
+        command_builder.reject_shell_script(words)
+        command_builder.reject_per_rank_flags(words, "nnodes", "node-rank", "dist-init-addr", "nccl-init-addr")
+        place = ("--nnodes", str(rank.count), "--node-rank", str(rank.index))
+        return (*words, *place, "--dist-init-addr", f"{rank.head_address}:{DIST_INIT_PORT}")
+
+    def ssh_key_mounts(self, rank: Rank) -> tuple[str, ...]:
+        """Return nothing: no rank logs in at another."""
+        return ()
+
+    def must_start_head_first(self, words: tuple[str, ...]) -> bool:
+        """Return False: whoever comes first waits at the rendezvous."""
+        return False
+
+    def classify_line(self, line: str) -> LineSignal | None:
+        """Return what a prepared line says, None for nothing."""
+        return _VOCABULARY.classify_line(line)
+
+    def api_key(self, profile: Profile) -> str | None:
+        """Return the value of ``--api-key``, or None."""
+        return command_builder.api_key(profile)
+
+    def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
+        """Return the drafts of ``--speculative-*``, and tensor x pipeline parallel size.
+
+        ``--speculative-num-draft-tokens`` counts what a step verifies, the bonus token among them.
+        """
+        ranks = command_builder.rank_count(
+            words, "tp tp-size tensor-parallel-size", "pp pp-size pipeline-parallel-size"
+        )
+        algorithm = command_builder.flag_value(words, "speculative-algorithm", "speculative-algo")
+        if algorithm is None:
+            return DecodingSettings(ranks=ranks)
+        verified = command_builder.parse_count(command_builder.flag_value(words, "speculative-num-draft-tokens"))
+        steps = command_builder.parse_count(command_builder.flag_value(words, "speculative-num-steps"))
+        drafts = max(0, verified - 1) if verified is not None else steps
+        name = algorithm.upper()
+        passes = steps if name in _CHAINS else _PASSES.get(name)
+        return DecodingSettings(drafts, passes, ranks)
+
+    def parse_metrics(self, page: str) -> EngineMetrics:
+        """Return one reading of /metrics, which ``args.enable-metrics`` turns on."""
+        read = metrics_parser.parse_metrics_page(page, _SERIES).without_rank_copies()
+        queries, hits = prefix_cache_tokens(read)
+        length = read.mean_above_zero("sglang:spec_accept_length")
+        ttft = read.histogram("sglang:time_to_first_token_seconds")
+        return EngineMetrics(
+            generation_tokens=live_or_final_tokens(read, "decode", "sglang:generation_tokens_total"),
+            prompt_tokens=live_or_final_tokens(read, "prefill_compute", "sglang:prompt_tokens_total"),
+            prefix_queries=queries,
+            prefix_hits=hits,
+            running=read.sum_of("sglang:num_running_reqs"),
+            waiting=read.sum_of("sglang:num_queue_reqs"),
+            kv_usage=read.max_of("sglang:token_usage"),
+            kv_tokens=read.sum_of("sglang:num_used_tokens"),
+            generation_rate=read.sum_of("sglang:gen_throughput"),
+            accept_length=length,
+            # 0 is also what the gauge shows without speculation; beside an accept length it means what it says.
+            accept_rate=None if length is None else read.max_of("sglang:spec_accept_rate"),
+            ttft=ttft,
+            inter_token=read.histogram("sglang:inter_token_latency_seconds"),
+            in_strides=True,
+            # In 0.5.12 and 0.5.23 this one counter is written at every step; the first token of a request, which comes of its
+            # prompt, is not in it. Those of health checks are neither there nor in the histogram.
+            counts_steps=bool(read.values(_REALTIME)),
+            first_tokens=None if ttft is None or not read.values(_REALTIME) else ttft.count,
+            health_tokens=1.0,
+        )
+
+    def parse_stats_line(self, line: str) -> StatsLine | None:
+        """Return what a ``Decode batch`` or ``Prefill batch`` line says, None for any other."""
+        head = _BATCH.match(line)
+        if head is None:
+            return None
+        said = parse_stats_fields(line[head.end() :])
+        usages = (parse_leading_number(value) for key, value in said.items() if key.endswith("usage"))
+        tokens = said.get("#token") or said.get("#full token")
+        kind = StatsLineKind.DECODE if head["kind"] == "Decode" else StatsLineKind.PREFILL
+        if kind is StatsLineKind.PREFILL and [parse_leading_number(said.get(key)) for key in _OF_A_PROMPT] == [
+            1,
+            1,
+            0,
+            0,
+        ]:
+            kind = StatsLineKind.HEALTH
+        return StatsLine(
+            kind,
+            generation_rate=parse_leading_number(said.get("gen throughput (token/s)")),
+            running=parse_leading_number(said.get("#running-req")),
+            waiting=parse_leading_number(said.get("#queue-req")),
+            kv_usage=max((usage for usage in usages if usage is not None), default=None),
+            kv_tokens=parse_leading_number(tokens),
+            accept_length=parse_leading_number(said.get("accept len")),
+            accept_rate=parse_leading_number(said.get("accept rate")),
+            prompt_tokens=parse_leading_number(said.get("#new-token")),
+            cached_tokens=parse_leading_number(said.get("#cached-token")),
+        )
+
+
+ENGINE = SglangEngine()

@@ -1,0 +1,294 @@
+"""Why SGLang (0.5.12 to 0.5.23) fails, in its own words. It ends itself with SIGKILL: its exit code says nothing."""
+
+from __future__ import annotations
+
+import math
+
+from sparkctl.engines._failures import COMMON_CAUSES, CRASH_FAILURES
+from sparkctl.engines._failures_memory import cuda_memory_rules
+from sparkctl.engines.base import FailureWeight
+from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_rule
+from sparkctl.model.engine_facts import EngineFactName
+from sparkctl.model.verdict import ChangeDirection, FailureCause
+
+MEMORY_FRACTION_FIELD = "args.mem-fraction-static"
+_MOST_FRACTION = 0.95  # a Spark needs the rest for itself
+_LOWER = f"Lower {MEMORY_FRACTION_FIELD} (it is a share of the memory that was available at the start)."
+
+_KV = FailureCause.KV_CACHE_TOO_SMALL
+
+
+def _suggest_fraction(said: MatchGroups) -> MatchGroups:
+    """Return a fraction to set: two hundredths above the least one, which would leave a KV cache of nothing."""
+    try:
+        fraction = math.ceil(float(said["least"]) * 100 + 2) / 100
+    except (KeyError, ValueError):
+        return {}
+    return {"enough": f"{fraction:.2f}"} if fraction <= _MOST_FRACTION else {}
+
+
+_MEMORY = (
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*Not enough memory\. Please try to increase --mem-fraction-static\."
+        r"(?:.*mem_fraction_static=(?P<now>[\d.]+\d))?",
+        FailureCause.WEIGHTS_DO_NOT_FIT,
+        "The weights left no room for the KV cache[ within a memory fraction of {now}].",
+        f"Raise {MEMORY_FRACTION_FIELD}, or take a smaller model or context. (A CUDA out-of-memory wants the opposite.)",
+        needle="Not enough memory",
+        on=MEMORY_FRACTION_FIELD,
+        fatal=True,
+        change=ChangeDirection.RAISE,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=(?P<now>[\d.]*\d)"
+        r"(?:.*above (?P<least>[\d.]*\d))?",
+        FailureCause.WEIGHTS_DO_NOT_FIT,
+        "The weights left no room for the KV cache within a memory fraction of {now}.",
+        f"Raise {MEMORY_FRACTION_FIELD}[ above {{least}}][: {{enough}} leaves some for the KV cache].",
+        needle="leave no GPU memory",
+        on=MEMORY_FRACTION_FIELD,
+        fatal=True,
+        to="{enough}",
+        change=ChangeDirection.RAISE,
+        worked_out=_suggest_fraction,
+    ),
+    failure_rule(
+        r"leaves no room for the full KV pool within the available (?P<free>[\d.]+ \w+)",
+        _KV,
+        "The sliding-window pool left no room for the KV cache in {free}.",
+        f"Lower args.max-running-requests or raise {MEMORY_FRACTION_FIELD}.",
+        needle="leaves no room",
+        on="args.max-running-requests",
+        fatal=True,
+        change=ChangeDirection.LOWER,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}The memory capacity is unbalanced",
+        FailureCause.STARTUP_MEMORY_CHECK,
+        "The nodes of this model have unequal free memory: something else holds memory on one of them.",
+        "Stop what else runs there, drop the page caches on both nodes, start again.",
+        needle="memory capacity is unbalanced",
+        fatal=True,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}Capture (?:[\w-]+ )?(?:draft|MTP) [\w -]*graph failed: .*out of memory"
+        rf"|{EXCEPTION_PREFIX}Capture frozen-KV MTP [\w -]*graph failed: .*out of memory",
+        FailureCause.DRAFT_WORKSPACE,
+        "The draft model's CUDA graphs did not fit beside the model.",
+        f"{_LOWER} Or speculate without a draft model (args.speculative-algorithm: NGRAM).",
+        needle="graph failed: ",
+        on=MEMORY_FRACTION_FIELD,
+        fatal=True,
+        change=ChangeDirection.LOWER,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}Capture [\w -]*graph failed: .*out of memory(?:\. Tried to allocate (?P<size>[\d.]+ \w+))?",
+        FailureCause.CUDA_OUT_OF_MEMORY,
+        "CUDA ran out of memory while graphs were captured[: it tried to allocate {size}].",
+        f"{_LOWER} Or lower args.cuda-graph-max-bs (newer: cuda-graph-max-bs-decode).",
+        needle="graph failed: ",
+        on=MEMORY_FRACTION_FIELD,
+        fatal=True,
+        change=ChangeDirection.LOWER,
+    ),
+    *cuda_memory_rules(_LOWER, MEMORY_FRACTION_FIELD, fatal=True),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}Capture [\w -]*graph failed: (?!.*(?:kernel image|illegal instruction))(?P<what>.*)",
+        FailureCause.CRASHED,
+        "Capturing CUDA graphs failed: {what}",
+        f"{_LOWER} Or lower args.cuda-graph-max-bs (newer: cuda-graph-max-bs-decode).",
+        needle="graph failed: ",
+        fatal=True,
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"^(?:\w+: )?(?:Prefill |Decode )?[Oo]ut of memory\. Try to lower your batch size",
+        _KV,
+        "The KV cache ran full and the scheduler could not free any of it.",
+        f"Lower args.max-running-requests, or raise {MEMORY_FRACTION_FIELD}.",
+        needle="ut of memory. ",
+        on="args.max-running-requests",
+        fatal=True,
+        change=ChangeDirection.LOWER,
+    ),
+    failure_rule(
+        r"^(?:\w+: )?alloc_req_slots runs out of memory",
+        _KV,
+        "The scheduler ran out of request slots.",
+        "Lower args.max-running-requests.",
+        needle="alloc_req_slots",
+        on="args.max-running-requests",
+        fatal=True,
+        change=ChangeDirection.LOWER,
+    ),
+)
+_FLAGS = (
+    failure_rule(
+        r"Unknown speculative algorithm name: (?P<name>\S+)",
+        FailureCause.BAD_VALUE,
+        "This image knows no speculative algorithm {name}.",
+        "Correct args.speculative-algorithm (EAGLE, EAGLE3, NEXTN, STANDALONE, NGRAM, DFLASH).",
+        needle="Unknown speculative algorithm",
+        on="args.speculative-algorithm",
+        fatal=True,
+    ),
+    failure_rule(
+        r"^TypeError: (?:'>' not supported between instances of|unsupported operand type\(s\) for \*:) "
+        r"'NoneType' and 'int'",
+        FailureCause.ENGINE_BUG,
+        "Speculative decoding is set by half: of steps, top-k and draft tokens one is given and another is missing, which "
+        "SGLang 0.5.12 answers with a TypeError.",
+        "Either give what is missing (--set args.speculative-num-draft-tokens=20, which is steps x top-k for 5 and 4; "
+        "speculative-eagle-topk, too, where it is not set), or draft without a model: NGRAM needs none of them "
+        "(args.speculative-algorithm: NGRAM, as in qwen36-ngram).",
+        needle="'NoneType' and 'int'",
+        on="args.speculative-num-draft-tokens",
+        to="20",
+        needs=EngineFactName.SPECULATIVE_METHOD,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*Only (?P<known>.*) backends are supported on Blackwell GPUs for hybrid GDN models"
+        r"(?:.*attention_backend=(?P<name>\w+))?"
+        rf"|{EXCEPTION_PREFIX}.*requires? one of (?P<of>.*?) attention backends?, but got"
+        rf"|{EXCEPTION_PREFIX}One of the attention backends in (?P<among>.*?) is required for (?P<model>\w+), but got (?P<got>\w+)"
+        rf"|{EXCEPTION_PREFIX}Invalid attention backend: (?P<wrong>\S+)"
+        rf"|{EXCEPTION_PREFIX}(?P<what>.*EAGLE is not supported in (?:decode )?attention backend \w+)"
+        rf"|{EXCEPTION_PREFIX}(?P<said>(?:TRTLLM|TensorRT-LLM|FlashAttention) .*(?:[Bb]ackend) .*only supported.*)",
+        FailureCause.ATTENTION_BACKEND,
+        "The attention backend[ {name}][ {got}][ {wrong}] does not do what this model needs on this GPU"
+        "[: one of {known}][: one of {of}][: {model} wants one of {among}][: {what}][: {said}].",
+        "Set args.attention-backend to one that the line names (triton works on a GB10), or leave it out.",
+        needle="ackend",
+        on="args.attention-backend",
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*[Uu]ser-specified context_length \((?P<asked>\d+)\) is greater than the derived "
+        r"context_length \((?P<most>\d+)\)",
+        FailureCause.BAD_VALUE,
+        "The context of {asked} is longer than the model's {most}.",
+        "Lower args.context-length to {most} or less.",
+        needle="context_length",
+        on="args.context-length",
+        fatal=True,
+        to="{most}",
+    ),
+)
+_LOOK_AT_KERNEL = "Most often the machine ran out of memory: look at dmesg -T | grep -i oom on the node."
+_EXIT = (
+    failure_rule(
+        r"scheduler died during initialization \(exit code: -9\)",
+        FailureCause.WORKER_LOST,
+        "The scheduler was killed while it was starting.",
+        f"{_LOOK_AT_KERNEL} {_LOWER}",
+        needle="scheduler died",
+        on=MEMORY_FRACTION_FIELD,
+        fatal=True,
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"^Exit code: -9\b",  # after "Rank 0 scheduler is dead", in older versions
+        FailureCause.WORKER_LOST,
+        "The scheduler was killed while it was starting.",
+        f"{_LOOK_AT_KERNEL} {_LOWER}",
+        needle="Exit code: -9",
+        on=MEMORY_FRACTION_FIELD,
+        fatal=True,
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"^Rank \d+ scheduler is dead\.|^Exit code: -\d+",
+        FailureCause.CRASHED,
+        "The scheduler ended while it was starting.",
+        "The lines before this one name the reason.",
+        needle=None,
+        fatal=True,
+        weight=FailureWeight.DYING,
+    ),
+    failure_rule(
+        r"Subprocess (?P<name>\S+) \(pid=\d+\) crashed with exit code -15\.",
+        FailureCause.STOPPED_BY_OTHERS,
+        "{name} was told to stop (SIGTERM).",
+        "Start it again if that was not meant.",
+        needle="exit code -15",
+        weight=FailureWeight.DYING,
+    ),
+    failure_rule(
+        r"Subprocess (?P<name>\S+) \(pid=\d+\) crashed with exit code -9\.",
+        FailureCause.WORKER_LOST,
+        "{name} was killed.",
+        f"{_LOOK_AT_KERNEL} {_LOWER}",
+        needle="exit code -9",
+        on=MEMORY_FRACTION_FIELD,
+        fatal=True,
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"Subprocess (?P<name>\S+) \(pid=\d+\) crashed with exit code -7\.",
+        FailureCause.CRASHED,
+        "{name} died of a bus error: the container's shared memory is probably too small.",
+        "Raise container.shm_size.",
+        needle="exit code -7",
+        on="container.shm_size",
+        fatal=True,
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"^Subprocess (?P<name>\S+) \(pid=\d+\) crashed with exit code -4\.|scheduler died during initialization \(exit code: -4\)",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "A process of the engine[ ({name})] met an instruction that this machine lacks (SIGILL).",
+        "Take an image built for the Spark (linux/arm64, sm_121).",
+        needle="exit code",
+        on="image",
+        fatal=True,
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"^Subprocess (?P<name>\S+) \(pid=\d+\) crashed with exit code (?P<code>-?\d+)",
+        FailureCause.CRASHED,
+        "{name} crashed with exit code {code}.",
+        "Read the log before this line.",
+        needle="crashed with exit code",
+        fatal=True,
+        weight=FailureWeight.DYING,
+    ),
+    failure_rule(
+        rf"(?:{EXCEPTION_PREFIX}|^)TP rank (?P<rank>\d+) could finish the model loading, but there are other ranks",
+        FailureCause.WORKER_LOST,
+        "Another rank than {rank} did not finish loading.",
+        "Look at the log of the other node.",
+        needle="could finish the model loading",
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"^Scheduler watchdog timeout \((?:self\.watchdog_timeout=(?P<seconds>[\d.]+))?",
+        FailureCause.WEDGED,
+        "The scheduler stood still[ for {seconds} s] and was ended by its watchdog.",
+        "Look at the log of the other node if there is one; else raise args.watchdog-timeout.",
+        needle="watchdog timeout",
+        on="args.watchdog-timeout",
+        fatal=True,
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"^(?:\w+ )?(?:Scheduler|TpModelWorkerClient|DetokenizerManager|TokenizerManager|\w+) hit an exception"
+        r"|scheduler died during initialization|^Initialization failed\. warmup error",
+        FailureCause.CRASHED,
+        "The engine ended on an exception.",
+        "The lines after this one name it.",
+        needle=None,
+        fatal=True,
+        weight=FailureWeight.DYING,
+    ),
+    failure_rule(
+        r"Initialization failed\. Please see the error messages above|^SIGQUIT received\."
+        r"|^Received sigquit from a child",
+        FailureCause.CRASHED,
+        "One of the engine's processes failed.",
+        "The lines before this one name the reason.",
+        needle=None,
+        fatal=True,
+        weight=FailureWeight.AFTERMATH,
+    ),
+)
+
+FAILURES = _MEMORY + _FLAGS + _EXIT + COMMON_CAUSES + CRASH_FAILURES

@@ -1,0 +1,127 @@
+"""What is known of SGLang's flags beside its parser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sparkctl.engines import flag_combinations
+from sparkctl.engines.drafts import find_draft_mismatch
+from sparkctl.engines.held import FlagAdvice, FlagSettings, LintContext, parse_size_number
+from sparkctl.engines.lint.model import FieldPath, LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
+from sparkctl.model.profile import Profile
+
+_GRAPHS = "choose the backend with --cuda-graph-backend-prefill and --cuda-graph-backend-decode"
+FLAG_ADVICE = FlagAdvice(
+    names={
+        # its own names, before 0.5.23
+        "--cuda-graph-max-bs": "--cuda-graph-max-bs-decode",
+        "--cuda-graph-bs": "--cuda-graph-bs-decode",
+        "--mamba-scheduler-strategy": "--mamba-radix-cache-strategy",
+        "--nsa-prefill-backend": "--dsa-prefill-backend",
+        "--nsa-decode-backend": "--dsa-decode-backend",
+        "--enable-prefill-context-parallel": "--enable-prefill-cp",
+        "--stream-output": "--incremental-streaming-output",
+        # names that were never its own
+        "--speculative-model": "--speculative-draft-model-path",
+        "--num-nodes": "--nnodes",
+        "--fp8-gemm-runner-backend": "--fp8-gemm-backend",
+        # vLLM's names
+        "--gpu-memory-utilization": "--mem-fraction-static",
+        "--max-model-len": "--context-length",
+        "--max-num-seqs": "--max-running-requests",
+        "--num-speculative-tokens": "--speculative-num-draft-tokens",
+        "--enforce-eager": "--disable-cuda-graph",
+    },
+    words={
+        "--enable-prefix-caching": "prefixes are cached by default here (--disable-radix-cache turns that off): leave it out",
+        "--speculative-draft-device": "a draft model runs where the target does: leave it out",
+        "--gpu-memory-utilization": "it is a share of what is available at the start, not of all memory",
+        "--num-speculative-tokens": "it counts the bonus token, too",
+        "--master-addr": "both are one flag here: --dist-init-addr HOST:PORT",
+        "--master-port": "both are one flag here: --dist-init-addr HOST:PORT",
+        "--disable-piecewise-cuda-graph": _GRAPHS,
+        "--enable-piecewise-cuda-graph": _GRAPHS,
+        "--enforce-piecewise-cuda-graph": _GRAPHS,
+        "--enable-breakable-cuda-graph": _GRAPHS,
+        "--piecewise-cuda-graph-compiler": _GRAPHS,
+        "--piecewise-cuda-graph-max-tokens": _GRAPHS,
+        "--piecewise-cuda-graph-tokens": _GRAPHS,
+        "--enable-nsa-prefill-context-parallel": "it is --enable-prefill-cp with --cp-strategy",
+        "--nsa-prefill-cp-mode": "it is --enable-prefill-cp with --cp-strategy",
+        "--prefill-cp-mode": "it is --enable-prefill-cp with --cp-strategy",
+    },
+    not_alike=frozenset({"--gpu-memory-utilization", "--num-speculative-tokens", "--enable-prefill-context-parallel"}),
+)
+_METRICS = ("args", "enable-metrics")
+_HIDDEN_STATE_METHODS = ("EAGLE", "EAGLE3", "NEXTN", "FROZEN_KV_MTP", "DFLASH")  # they read the target's own layers
+_ALGORITHM, _DRAFT = "--speculative-algorithm", "--speculative-draft-model-path"
+_STEPS, _TOPK, _TOKENS = "--speculative-num-steps", "--speculative-eagle-topk", "--speculative-num-draft-tokens"
+
+
+def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
+    """Yield what flags of SGLang say together."""
+    algorithm = (settings.value(_ALGORITHM) or "").upper()
+    if settings.get("--enable-metrics") is None:
+        message = "without --enable-metrics SGLang has no /metrics, and the panel knows only what its log tells"
+        yield LintMessage(
+            LintRule.NO_METRICS,
+            LintSeverity.INFO,
+            ("args",),
+            message,
+            change=LintFix(LintFixKind.ADD, _METRICS, "true"),
+        )
+    yield from _check_speculative_sizes(settings, algorithm)
+    yield from _check_draft_model(profile, settings, algorithm)
+    yield from flag_combinations.check_long_context(
+        profile,
+        settings.get("--context-length"),
+        "--context-length",
+        "each of max-running-requests gets a table for all of it, and one request may take that much of the KV cache",
+    )
+
+
+def _check_speculative_sizes(settings: FlagSettings, algorithm: str) -> Iterator[LintMessage]:
+    """SGLang 0.5.12 as published: with steps it wants top-k, and with a top-k other than 1 the number of drafts, too."""
+    steps, topk, tokens = settings.get(_STEPS), settings.get(_TOPK), settings.get(_TOKENS)
+    if algorithm in ("NGRAM", "DFLASH") or steps is None or tokens is not None:
+        return
+    if topk is not None and topk.value == "1":
+        return
+    lacking = "speculative-num-draft-tokens" if topk is not None else "speculative-eagle-topk"
+    have = "speculative-num-steps and -eagle-topk are" if topk is not None else "speculative-num-steps is"
+    message = f"{have} set without {lacking}: SGLang 0.5.12 as published dies of that with a TypeError"
+    depth, breadth = parse_size_number(steps.value), parse_size_number(topk.value) if topk is not None else None
+    # As many as the owner gave who met this first: 20 for 5 steps of 4.
+    value = f"{int(depth * breadth)}" if depth and breadth else "6" if topk is not None else "1"
+    yield LintMessage(
+        LintRule.KNOWN_TRAP,
+        LintSeverity.WARNING,
+        steps.where,
+        message,
+        on_key=steps.in_args,
+        setting=f"args.{lacking}={value}",
+    )
+
+
+def _check_draft_model(profile: Profile, settings: FlagSettings, algorithm: str) -> Iterator[LintMessage]:
+    chosen, draft = settings.get(_ALGORITHM), settings.get(_DRAFT)
+    where: FieldPath = chosen.where if chosen is not None else ("args",)
+    if algorithm == "DFLASH":
+        if draft is None:
+            message = f"DFLASH needs a draft model: {_DRAFT}"
+            yield LintMessage(LintRule.MISSING_FLAG, LintSeverity.ERROR, where, message, on_key=False)
+        if settings.get("--enable-dp-attention") is not None or (settings.number("--pp-size") or 1) > 1:
+            message = "DFLASH runs neither with pipeline parallel nor with data-parallel attention"
+            yield LintMessage(LintRule.BAD_COMBINATION, LintSeverity.ERROR, where, message, on_key=False)
+    if algorithm == "EAGLE3":
+        message = (
+            "EAGLE3 was slower than no drafts for owners of a Spark: 54.2 tokens/s in place of 64.5, and 44.8 in place of 57.8 "
+            "with 8k of context (vLLM, Qwen3-Coder-30B-A3B NVFP4; github.com/flash7777/vllm-marlin-sm12x); on SGLang 35 to 41 "
+            "became 13 to 25 where the answer was JSON (sovgrid.org); compare both in `top`"
+        )
+        yield LintMessage(LintRule.SLOW_DRAFTS, LintSeverity.INFO, where, message, on_key=False)
+    if draft is not None and draft.value and profile.model.path:
+        reads_layers = algorithm in _HIDDEN_STATE_METHODS
+        if why := find_draft_mismatch(profile.model.path, draft.value, by_hidden_states=reads_layers):
+            message = f"this draft model will hardly be accepted: {why}"
+            yield LintMessage(LintRule.FAMILY_MISMATCH, LintSeverity.WARNING, draft.where, message, on_key=False)

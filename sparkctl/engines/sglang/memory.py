@@ -1,0 +1,164 @@
+"""SGLang on unified memory. ``--mem-fraction-static`` is a share of what was *available* when it started, not of all memory:
+the KV cache gets ``left after the weights - available × (1 - share)``. Read in 0.5.12 and 0.5.23."""
+
+from __future__ import annotations
+
+from sparkctl.engines.memory_estimate import (
+    AvailableMemory,
+    DraftWorkspace,
+    EstimateInput,
+    MemoryEstimate,
+    MemoryRule,
+    estimate_cuda_context,
+    estimate_kv_remainder,
+)
+from sparkctl.engines.model_weights import build_weights_part
+from sparkctl.model.memory_fit import EstimatePart, EstimateSource
+from sparkctl.model.units import GIB, MIB, format_gib
+
+FIELD = "args.mem-fraction-static"
+_CHUNK, _BATCH = 8192, 256  # its own, on a machine of 90 to 160 GB
+_LEAST = 10240 * MIB
+_HEADS = ("EAGLE", "EAGLE3", "NEXTN", "FROZEN_KV_MTP")
+_HEAD, _STANDALONE = 4096 * MIB, 6144 * MIB
+_TAKEN_IN = (0, 5, 12)
+# with all of them its owners saw the workspace come first (https://al-engr.com/qwen3.6-ngram-vs-nvfp4-mtp.html)
+_THREE = ("speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens")
+
+
+def build_memory_rule(subject: EstimateInput, total: int) -> MemoryRule:
+    """Return what it takes; ``total`` is all of the node's memory, which its own default depends on."""
+    words = subject.words
+    own = words.get_fraction("mem-fraction-static", "mem-fraction", "mem-frac")
+    share = compute_default_share(subject, total) if own is None else own
+    is_own = own is None
+
+    def plain(room: AvailableMemory, at: float) -> MemoryEstimate:
+        return _plain(subject, room, at, is_own)
+
+    def taken(room: AvailableMemory, at: float) -> MemoryEstimate:
+        return _estimate_with_workspace(subject, room, at)
+
+    if not drafts_with_model_head(subject) or subject.workspace is DraftWorkspace.NOT_TAKEN:
+        return MemoryRule(plain, FIELD, share)
+    is_of_those = subject.version[:3] == _TAKEN_IN
+    if subject.workspace is DraftWorkspace.TAKEN or (is_of_those and all(words.has_flag(flag) for flag in _THREE)):
+        return MemoryRule(taken, FIELD, share)
+    doubt = None
+    if is_of_those:
+        name = (words.get_value("speculative-algorithm", "speculative-algo") or "").upper()
+        doubt = (
+            f"owners report images of SGLang 0.5.12 that take {name}'s draft workspace, mem-fraction-static × all memory, "
+            "before the weights, and others that do not"
+        )
+    return MemoryRule(plain, FIELD, share, None if doubt is None else (taken, doubt))
+
+
+def drafts_with_model_head(subject: EstimateInput) -> bool:
+    """Tell whether it drafts with a head of the model's own kind: the workspace is theirs."""
+    return (subject.words.get_value("speculative-algorithm", "speculative-algo") or "").upper() in _HEADS
+
+
+def estimate_reserve(subject: EstimateInput) -> int:
+    """Return what SGLang itself would leave beyond its share, for activations, graphs and drafts."""
+    chunk = subject.words.get_count("chunked-prefill-size") or _CHUNK
+    batch = _batch(subject)
+    return max(512 * MIB + chunk * 3 * MIB // 2 + batch * 2 * MIB + 128 * MIB * subject.ranks, _LEAST) + _drafting(
+        subject
+    )
+
+
+def compute_default_share(subject: EstimateInput, total: int) -> float:
+    """Return the share it takes where the profile says nothing."""
+    return round(max(0.1, (total - estimate_reserve(subject)) / total), 3) if total else 0.1
+
+
+def _batch(subject: EstimateInput) -> int:
+    words = subject.words
+    if words.has_flag("disable-cuda-graph"):
+        return 0
+    return words.get_count("cuda-graph-max-bs", "cuda-graph-max-bs-decode") or _BATCH
+
+
+def _drafting(subject: EstimateInput) -> int:
+    name = (subject.words.get_value("speculative-algorithm", "speculative-algo") or "").upper()
+    return _HEAD if name in _HEADS else _STANDALONE if name == "STANDALONE" else 0
+
+
+def _beside(subject: EstimateInput) -> tuple[EstimatePart, ...]:
+    batch = _batch(subject)
+    size = batch * 2 * MIB
+    found = [
+        EstimatePart(
+            "CUDA graphs", size, EstimateSource.ESTIMATE, f"SGLang's own allowance: 2 MiB × batches up to {batch}"
+        )
+    ]
+    if drafting := _drafting(subject):
+        found.append(
+            EstimatePart("drafting", drafting, EstimateSource.ESTIMATE, "SGLang's own allowance for a draft model")
+        )
+    return tuple(found)
+
+
+def _models(subject: EstimateInput, *, within: bool) -> tuple[EstimatePart, ...]:
+    found = [build_weights_part("weights", subject.weights, subject.ranks, within=within)]
+    if subject.draft is not None:
+        found.append(build_weights_part("draft model", subject.draft, subject.ranks, within=within))
+    return tuple(found)
+
+
+def _plain(subject: EstimateInput, room: AvailableMemory, at: float, is_own: bool) -> MemoryEstimate:
+    first = estimate_cuda_context()
+    before = max(0, room.available - (first.size or 0))
+    share = int(at * before)
+    models = _models(subject, within=True)
+    held = sum(one.size or 0 for one in models)
+    said = "SGLang's own default" if is_own else "mem-fraction-static"
+    whole = EstimatePart(
+        "share of SGLang",
+        share,
+        EstimateSource.FLAGS,
+        f"{said} {at:g} × the {format_gib(before)} that are available when it starts",
+    )
+    is_known = all(one.size is not None for one in models)
+    pool = (
+        estimate_kv_remainder("of it KV cache", share - held, subject)
+        if is_known
+        else EstimatePart("of it KV cache", None, EstimateSource.FLAGS, "", True)
+    )
+    lacking = max(0, held - share + 1) if is_known else 0
+    cautions = [] if is_own or lacking else _tight(subject, before - share)
+    cautions += _few_tokens(subject, share - held) if is_known and not lacking else []
+    why = f"the weights leave no room for a KV cache in a share of {format_gib(share)}" if lacking else ""
+    return MemoryEstimate((first, whole, *models, pool, *_beside(subject)), lacking, why, tuple(cautions))
+
+
+def _estimate_with_workspace(subject: EstimateInput, room: AvailableMemory, at: float) -> MemoryEstimate:
+    """The workspace is taken first, a share of *all* memory, and the KV cache lies in it."""
+    space = EstimatePart(
+        "draft workspace",
+        int(at * room.total),
+        EstimateSource.FLAGS,
+        f"mem-fraction-static {at:g} × {format_gib(room.total)}, all of the memory, taken before the weights; the KV cache lies in it",
+    )
+    return MemoryEstimate((estimate_cuda_context(), *_models(subject, within=False), space, *_beside(subject)))
+
+
+def _tight(subject: EstimateInput, beyond: int) -> list[str]:
+    wanted = estimate_reserve(subject)
+    if beyond >= wanted - GIB // 2:
+        return []
+    return [
+        f"mem-fraction-static leaves {format_gib(beyond)} for activations and graphs; SGLang itself would leave {format_gib(wanted)}"
+    ]
+
+
+def _few_tokens(subject: EstimateInput, pool: int) -> list[str]:
+    tokens = subject.words.get_count("context-length", "context-len") or (
+        subject.layout.longest if subject.layout else None
+    )
+    if tokens is None or (one := subject.cache(tokens).size) is None or one <= pool:
+        return []
+    return [
+        f"the KV cache gets {format_gib(max(0, pool))}, one request of {tokens:,} tokens takes {format_gib(one)}: a longer one is cut short"
+    ]

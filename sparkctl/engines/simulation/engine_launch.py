@@ -1,0 +1,238 @@
+"""What a container's image and command say about the engine in it: which one, how big, how it decodes."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sparkctl.engines.simulation.joining import (
+    RankRendezvous,
+    RendezvousKind,
+    parse_mpirun_command,
+    parse_rendezvous,
+    split_ray_command,
+)
+from sparkctl.simulator.sim_node import EngineFault
+
+MEMORY_BANDWIDTH = (
+    196e9  # bytes a second that decoding reads on a GB10 in life: Qwen3.6 27B FP8, 12.7 tok/s at 1.75 tokens a step
+)
+DRAFT_HEAD_SHARE = 0.105  # bytes of a draft head (a layer, and the output over the whole vocabulary) for each of the model's parameters
+ACCEPTED = 0.81  # of the drafts of such a head at each place, if the one before was accepted
+NGRAM = (1.75, 0.1)  # tokens a step as owners measure them, and how far they wander
+HEAD_SWING = 0.25  # for each draft of a head, of three at most: with three of them 2.5 to 3.5 as owners measure
+
+
+class SimEngineKind(StrEnum):
+    """The engines there is a script for."""
+
+    SGLANG = "sglang"
+    VLLM = "vllm"
+    LLAMA = "llama"
+    TRTLLM = "trtllm"
+    RAY = "ray"  # a worker of vLLM over Ray: what it loads, the head tells it
+    RPC = "rpc"  # a worker of llama.cpp
+    MPI = "mpi"  # a worker that mpirun logs in at
+    TTS = "tts"  # uvicorn with a small model behind it, and anything else
+
+
+# of models whose name does not tell it: billions of parameters, of active ones, and gigabytes of both as it is published
+_KNOWN_MODEL_SIZES = (
+    ("MiniMax-M2", 229, 115, 9.7),  # of what is active, attention is as it was, not in four bits
+    ("gpt-oss-120b", 117, 65, 2.83),
+    ("gpt-oss-20b", 21, 13, 2.23),
+    ("Coder-Next", 80, 49.6, 1.86),
+)
+
+_DRAFTER = re.compile(r"dflash|eagle|draft", re.IGNORECASE)
+_DRAFTS = 10**9  # bytes of a drafter of its own, two for each parameter
+
+DEFAULT_PORTS = {
+    SimEngineKind.SGLANG: 30000,
+    SimEngineKind.VLLM: 8000,
+    SimEngineKind.LLAMA: 8080,
+    SimEngineKind.TRTLLM: 8000,
+    SimEngineKind.TTS: 5005,
+}
+_LAYERS = 63  # of a model of the size that takes two Sparks
+_EXCHANGE = 0.85e-3  # seconds that a layer waits for the other Spark: Qwen3.6 27B made 8.1 tok/s over two
+
+
+@dataclass(frozen=True, slots=True)
+class SimLaunch:
+    """Sizes in bytes. ``draft_tokens``: proposed per step, 0 without speculation; ``fraction``: of the memory. ``share``: of its
+    speed, that a GPU which is not well leaves."""
+
+    kind: SimEngineKind
+    argv: tuple[str, ...]
+    model: str
+    served: str
+    host: str
+    port: int
+    weights: int
+    active: int
+    shards: int
+    fraction: float
+    context: int
+    draft_tokens: int
+    is_ngram: bool
+    head: int  # bytes read for each draft
+    nodes: int
+    rank: int
+    metrics: bool
+    api_key: str | None
+    fault: EngineFault | None
+    share: float = 1.0
+    joining: RankRendezvous | None = None
+
+    @property
+    def is_hybrid(self) -> bool:
+        """Tell whether some of its layers keep a state in place of a cache."""
+        return any(name in self.model for name in ("Qwen3.5", "Qwen3.6", "Qwen3-Next"))
+
+    @property
+    def accept_length(self) -> float:
+        """Tokens per decode step, the bonus token included, over a long time."""
+        if self.is_ngram:
+            return NGRAM[0]
+        return 1 + sum(ACCEPTED**at for at in range(1, self.draft_tokens + 1))
+
+    @property
+    def accept_swing(self) -> float:
+        """How far that goes up and down with what is being written."""
+        return NGRAM[1] if self.is_ngram else HEAD_SWING * min(2, self.draft_tokens) * 0.96
+
+    @property
+    def steps_per_second(self) -> float:
+        """Decode steps of one request: how often the active weights, and the draft head for each draft, can be read."""
+        read = max(self.active + self.draft_tokens * self.head, 400 << 20) / (self.share * MEMORY_BANDWIDTH)
+        return 1 / (read + (_LAYERS * _EXCHANGE if self.nodes > 1 else 0.0))
+
+
+def parse_launch(image: str, command: Sequence[str], env: Mapping[str, str], fault: EngineFault | None) -> SimLaunch:
+    """Read a launch out of a container's image, argv and environment; ``SIM_FAULT`` wins over ``fault``."""
+    argv, ray = split_ray_command(tuple(command))
+    spread = parse_mpirun_command(argv)
+    argv = argv if spread is None else spread[0]
+    kind = _kind(image, argv)
+    flags = _flags(argv)
+    joining = parse_rendezvous(flags, argv, ray, env) if spread is None else spread[1]
+    if joining is not None and not joining.is_head and joining.bond is not RendezvousKind.STORE:
+        kind = SimEngineKind(joining.bond.value)
+    model = (
+        _first(flags, "model-path", "model", "m", "hf-repo", "hf") or _positional_model(argv) or "/models/unnamed-3B"
+    )
+    nodes = 1 if joining is None else max(2, joining.count)
+    weights, active, parameters = guess_model_size(model, kind)
+    is_ngram = _is_ngram(flags)
+    named = env.get("SIM_FAULT")
+    return SimLaunch(
+        kind=kind,
+        argv=argv,
+        model=model,
+        served=_first(flags, "served-model-name", "alias") or model,
+        host=_first(flags, "host") or "127.0.0.1",
+        port=int(_first(flags, "port") or env.get("ORPHEUS_PORT") or DEFAULT_PORTS.get(kind, 0)),
+        weights=weights // nodes,
+        active=active // nodes,
+        shards=max(2, min(48, math.ceil(weights / nodes / 1.6e9))),
+        fraction=float(
+            _first(flags, "mem-fraction-static", "gpu-memory-utilization", "kv-cache-free-gpu-memory-fraction")
+            or (0.85 if kind is SimEngineKind.SGLANG else 0.9)
+        ),
+        context=int(_first(flags, "context-length", "max-model-len", "ctx-size", "c") or 32768),
+        draft_tokens=_draft_tokens(flags),
+        is_ngram=is_ngram,
+        head=0 if is_ngram else int(parameters * DRAFT_HEAD_SHARE / nodes),
+        nodes=nodes,
+        rank=0 if joining is None or joining.is_head else int(_first(flags, "node-rank") or 1),
+        metrics=kind is SimEngineKind.VLLM or "enable-metrics" in flags or "metrics" in flags,
+        api_key=_first(flags, "api-key"),
+        fault=_fault(named) if named else fault,
+        joining=joining,
+    )
+
+
+def _fault(name: str) -> EngineFault:
+    if name not in set(EngineFault):
+        raise ValueError(f"SIM_FAULT={name}: there is no such fault; there are {', '.join(EngineFault)}")
+    return EngineFault(name)
+
+
+def _kind(image: str, argv: Sequence[str]) -> SimEngineKind:
+    words = " ".join(argv)
+    for mark, kind in (
+        ("sglang", SimEngineKind.SGLANG),
+        ("trtllm-serve", SimEngineKind.TRTLLM),
+        ("vllm", SimEngineKind.VLLM),
+        ("llama-server", SimEngineKind.LLAMA),
+        ("llama.cpp", SimEngineKind.LLAMA),
+    ):
+        if mark in words or (mark in image and "uvicorn" not in words):
+            return kind
+    return SimEngineKind.TTS
+
+
+def _flags(argv: Sequence[str]) -> dict[str, str]:
+    """Return the flags without dashes; a bare one has an empty value."""
+    flags: dict[str, str] = {}
+    for at, word in enumerate(argv):
+        if not re.match(r"--?[a-zA-Z]", word):
+            continue
+        name, given, value = word.lstrip("-").partition("=")
+        following = argv[at + 1] if at + 1 < len(argv) else "--"
+        flags[name.replace("_", "-")] = value if given else "" if re.match(r"--?[a-zA-Z]", following) else following
+    return flags
+
+
+def _first(flags: Mapping[str, str], *names: str) -> str | None:
+    return next((flags[name] for name in names if flags.get(name)), None)
+
+
+def _positional_model(argv: Sequence[str]) -> str | None:
+    at = next((at + 1 for at, word in enumerate(argv) if word in ("serve", "trtllm-serve")), len(argv))
+    return argv[at] if at < len(argv) and not argv[at].startswith("-") else None
+
+
+def guess_model_size(model: str, kind: SimEngineKind) -> tuple[int, int, float]:
+    """Guess the bytes of all and of the active weights, and the number of parameters, from a model's name."""
+    if _DRAFTER.search(model.rstrip("/").rpartition("/")[2]):  # it has its target's name in its own, not its size
+        return _DRAFTS, _DRAFTS, _DRAFTS / 2
+    for mark, parameters, all_of_it, active_of_it in _KNOWN_MODEL_SIZES:
+        if mark.lower() in model.lower():
+            return int(all_of_it * 1e9), int(active_of_it * 1e9), parameters * 1e9
+    counts = [float(found) for found in re.findall(r"(?<![A-Za-z\d.])(\d+(?:\.\d+)?)[bB](?![a-zA-Z\d])", model)]
+    total = counts[0] if counts else (3.0 if kind is SimEngineKind.TTS else 8.0)
+    active = re.search(r"(?<![a-zA-Z])A(\d+(?:\.\d+)?)B", model)
+    name = model.upper()
+    width = 2.05
+    if "FP8" in name or "Q8" in name:
+        width = 1.0
+    if any(mark in name for mark in ("FP4", "INT4", "AWQ", "GPTQ", "Q4", "4BIT")):
+        width = 0.62
+    return int(total * 1e9 * width), int((float(active[1]) if active else total) * 1e9 * width), total * 1e9
+
+
+def _is_ngram(flags: Mapping[str, str]) -> bool:
+    llama = (_first(flags, "spec-type") or "").startswith("ngram")
+    return llama or (_first(flags, "speculative-algorithm", "speculative-algo") or "").upper() == "NGRAM"
+
+
+def _draft_tokens(flags: Mapping[str, str]) -> int:
+    config = _first(flags, "speculative-config", "sc")
+    if config is not None:
+        try:
+            return int(json.loads(config).get("num_speculative_tokens", 0))
+        except ValueError:
+            return 0
+    if (kind := _first(flags, "spec-type")) is not None:
+        return 0 if kind == "none" else int(_first(flags, "spec-draft-n-max") or 3)
+    if _is_ngram(flags):  # the bonus token is counted among them
+        return max(1, int(_first(flags, "speculative-num-draft-tokens") or 12) - 1)
+    if "speculative-algorithm" in flags or "speculative-algo" in flags:
+        return int(_first(flags, "speculative-num-steps") or 3)
+    return 0

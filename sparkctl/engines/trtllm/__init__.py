@@ -1,0 +1,330 @@
+"""TensorRT-LLM's trtllm-serve (1.1 to 1.3, PyTorch backend). Read from its source and from public logs of a GB10; not run here.
+
+Over several Sparks mpirun starts it (`_mpirun`).
+
+It sizes its KV cache twice: a small one to measure with, then the one that stays. ``/metrics`` is a list of JSON here; Prometheus'
+page is elsewhere, and only there with ``return_perf_metrics: true`` in the file of ``args.config``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sparkctl.engines import command_builder, metrics_parser
+from sparkctl.engines._failures import COMMON_FAILURES, cuda_memory_rules
+from sparkctl.engines.base import (
+    DecodingSettings,
+    EngineDefaults,
+    Failure,
+    FailureWeight,
+    LineSignal,
+    LogSignature,
+    Rank,
+)
+from sparkctl.engines.log_rules import LogRules, failure_rule, loading_signal
+from sparkctl.engines.trtllm import mpirun
+from sparkctl.engines.trtllm._failures_mpirun import MPIRUN_FAILURES, MPIRUN_SIGNALS
+from sparkctl.model.engine_facts import EngineFact, EngineFactName
+from sparkctl.model.engine_metrics import EngineMetrics, StatsLine
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.profile import Profile
+from sparkctl.model.verdict import FailureCause
+
+_READY = r"^INFO:\s+Application startup complete\."
+_FRACTION = "args.kv_cache_free_gpu_memory_fraction"
+_TOKENS = "args.max_num_tokens"
+_LOWER = f"Lower {_FRACTION} (it is a share of the memory that is free once the weights are there) or {_TOKENS}."
+
+_QUIET = (
+    "PyTorchConfig(",
+    "TorchLlmArgs(",
+    "LLM Args:",
+    "iter = ",
+    "Set PluginConfig",
+    "insufficient GPU memory for CUDA graphs",
+)
+_NO_ROOM = "The following component could not be created: "
+
+
+def component_failure(
+    component: str, cause: FailureCause, what: str, remedy: str, field: str | None
+) -> tuple[str, LineSignal]:
+    return _NO_ROOM + component, LineSignal(
+        failure=Failure(cause, f"There was no memory left for {what}.", remedy, field)
+    )
+
+
+_PHASES = (
+    # Its explanation of a failure: these lines hold no word by which a failure is otherwise known.
+    component_failure(
+        "Initial KV cache",
+        FailureCause.KV_CACHE_TOO_SMALL,
+        "the KV cache it measures with",
+        f"Lower {_TOKENS}.",
+        _TOKENS,
+    ),
+    component_failure("KV cache", FailureCause.KV_CACHE_TOO_SMALL, "the KV cache", _LOWER, _FRACTION),
+    component_failure("Draft", FailureCause.DRAFT_WORKSPACE, "the draft model", _LOWER, _FRACTION),
+    component_failure(
+        "Model resources",
+        FailureCause.CUDA_OUT_OF_MEMORY,
+        "what the model needs while it runs",
+        f"Lower {_TOKENS}.",
+        _TOKENS,
+    ),
+    component_failure(
+        "Model",
+        FailureCause.WEIGHTS_DO_NOT_FIT,
+        "the model",
+        f"Drop the page caches and stop what else holds memory on the node, lower {_TOKENS}, or take a smaller model.",
+        None,
+    ),
+    component_failure(
+        "", FailureCause.CUDA_OUT_OF_MEMORY, "a part of the engine", f"Lower {_TOKENS}. {_LOWER}", _TOKENS
+    ),
+    (
+        "!!!!!!! Segfault encountered",
+        LineSignal(
+            failure=Failure(
+                FailureCause.CRASHED,
+                "The engine died of a segmentation fault.",
+                "Try without CUDA graphs (cuda_graph_config: null in the file of args.config), or another image.",
+                "image",
+                weight=FailureWeight.DEATH,
+            )
+        ),
+    ),
+    ("INFO:     Application startup complete.", LineSignal(Phase.READY)),
+    ("INFO:     Started server process", LineSignal(Phase.WARMING, Step("http"))),
+    ("Using LLM with", loading_signal("join")),
+    ("Prefetching ", loading_signal("weights")),
+    ("Model init total", loading_signal("profiling")),
+    ("[Autotuner] Autotuning process starts", loading_signal("autotune")),
+    ("Creating CUDA graph instances", loading_signal("graphs")),
+    ("Run generation only CUDA graph warmup", loading_signal("graphs")),
+    ("Run generation-only CUDA graph warmup", loading_signal("graphs")),
+    *MPIRUN_SIGNALS,
+)
+_BARS = (
+    ("safetensors", "weights"),
+    ("Loading weights", "weights"),
+    ("Fetching", "download"),
+    ("Downloading", "download"),
+)
+# torch says what did not fit, and then the engine what for: that is nearer to what has to change.
+_MEMORY = (
+    *cuda_memory_rules(
+        _LOWER,
+        _FRACTION,
+        fatal=True,
+        begins=r"^(?:Failed to initialize executor|.{0,200}?(?=\bcudaMalloc))",
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"Executor creation failed due to insufficient GPU memory|Executor creation failed with an error which might",
+        FailureCause.CUDA_OUT_OF_MEMORY,
+        "The engine could not be created: the memory ran out.",
+        f"{_LOWER} Drop the page caches before the start.",
+        needle="Executor creation failed",
+        on=_FRACTION,
+        fatal=True,
+        weight=FailureWeight.DEATH,
+    ),
+)
+_FLAGS = (
+    failure_rule(
+        r"^Error: No such option:? '?--?(?P<flag>[\w.-]+)",
+        FailureCause.UNKNOWN_FLAG,
+        "trtllm-serve refused its flags: it does not know {flag}.",
+        "Correct or remove args.{flag}: this image does not know it. Most settings go into the YAML file of args.config.",
+        needle="No such option",
+        on="args.{flag}",
+        fatal=True,
+    ),
+    failure_rule(
+        r"^Error: Invalid value for '(?:[^']* )?--?(?P<flag>[\w.-]+)'[^:]*: (?P<what>.*)",
+        FailureCause.BAD_VALUE,
+        "trtllm-serve refused the value of {flag}: {what}",
+        "Correct args.{flag}.",
+        needle="Invalid value for",
+        on="args.{flag}",
+        fatal=True,
+    ),
+    failure_rule(
+        r"^Error: (?P<what>(?:Missing|Got unexpected|Option|Invalid value).*)",
+        FailureCause.BAD_VALUE,
+        "trtllm-serve refused its command line: {what}",
+        "Correct args or model.path.",
+        needle="Error: ",
+        on="args",
+        fatal=True,
+    ),
+    failure_rule(
+        r"Unknown architecture for AutoModelForCausalLM: (?P<name>\w+)",
+        FailureCause.MODEL_UNSUPPORTED,
+        "This image does not support the model's architecture {name}.",
+        "Take a newer image.",
+        needle="Unknown architecture",
+        on="image",
+        fatal=True,
+    ),
+    failure_rule(
+        r"HarmonyError|failed to download or load vocab file",
+        FailureCause.MODEL_FILES,
+        "The vocabulary of gpt-oss (harmony, tiktoken) is missing: without it chat requests fail.",
+        "Put o200k_base.tiktoken into a mounted directory and name it in env.TIKTOKEN_ENCODINGS_BASE.",
+        needle=None,
+        on="env.TIKTOKEN_ENCODINGS_BASE",
+    ),
+)
+_ENDS = (
+    failure_rule(
+        r"Executor worker (?:returned error|died)|MPI_ABORT was invoked|Failed to initialize executor",
+        FailureCause.CRASHED,
+        "The engine's worker ended.",
+        "The lines before this one name the reason.",
+        needle=None,
+        fatal=True,
+        weight=FailureWeight.AFTERMATH,
+    ),
+)
+_VOCABULARY = LogRules(_QUIET, _PHASES, _BARS, _MEMORY + _FLAGS + _ENDS + MPIRUN_FAILURES + COMMON_FAILURES)
+
+_KV = re.compile(r"^\[MemUsageChange\] Allocated [\d.]+ \w+ for max tokens in paged KV cache \((?P<tokens>\d+)\)")
+_SIZES = re.compile(r"^max_seq_len=(?P<context>\d+), max_num_requests=(?P<requests>\d+)")
+_VERSION = re.compile(r"^\[TensorRT-LLM\] TensorRT-LLM version: (?P<version>[\w.+-]+)")
+_BACKENDS = re.compile(r"attn_backend='(?P<attention>\w+)'")
+_KV_STEP = Step("kv-cache")
+
+METRIC_PREFIX = "trtllm_"
+_SERIES = (
+    f"{METRIC_PREFIX}generation_tokens_total",
+    f"{METRIC_PREFIX}prompt_tokens_total",
+    f"{METRIC_PREFIX}prompt_cached_tokens_total",
+    f"{METRIC_PREFIX}num_requests_running",
+    f"{METRIC_PREFIX}num_requests_waiting",
+    f"{METRIC_PREFIX}kv_cache_utilization",
+    f"{METRIC_PREFIX}kv_cache_used_blocks",
+    f"{METRIC_PREFIX}kv_cache_tokens_per_block",
+    f"{METRIC_PREFIX}spec_decode_num_draft_tokens_total",
+    f"{METRIC_PREFIX}spec_decode_num_accepted_tokens_total",
+    f"{METRIC_PREFIX}time_to_first_token_seconds_bucket",
+    f"{METRIC_PREFIX}time_per_output_token_seconds_bucket",
+)
+
+
+def parse_fact_line(line: str) -> LineSignal | None:
+    """Return what a line tells of how the engine runs; None for nothing."""
+    if line.startswith("[MemUsageChange]"):
+        kv = _KV.match(line)
+        return kv and LineSignal(
+            Phase.LOADING, _KV_STEP, facts=(EngineFact(EngineFactName.KV_CACHE_TOKENS, kv["tokens"]),)
+        )
+    if line.startswith("max_seq_len="):
+        sizes = _SIZES.match(line)
+        return sizes and LineSignal(
+            facts=(
+                EngineFact(EngineFactName.CONTEXT_LENGTH, sizes["context"]),
+                EngineFact(EngineFactName.MAX_CONCURRENCY, sizes["requests"]),
+            )
+        )
+    if line.startswith("[TensorRT-LLM] TensorRT-LLM version"):
+        version = _VERSION.match(line)
+        return version and LineSignal(facts=(EngineFact(EngineFactName.ENGINE_VERSION, version["version"]),))
+    if line.startswith("PyTorchConfig("):
+        backend = _BACKENDS.search(line)
+        return backend and LineSignal(facts=(EngineFact(EngineFactName.ATTENTION_BACKEND, backend["attention"]),))
+    return None
+
+
+class TensorRtLlmEngine:
+    """See ``engines.base.Engine``."""
+
+    name = "trtllm"
+    title = "TensorRT-LLM"
+    memory_setting = _FRACTION
+    metrics_setting = "return_perf_metrics: true, in the YAML file of args.config"
+    signs = LogSignature(
+        marks=r"\[TRT-LLM\]|\[TensorRT-LLM\]|trtllm-serve",
+        hints=("tensorrt_llm", "TensorRT-LLM"),
+        begins=("Using LLM with",),
+        serving=("iter = ",),
+    )
+    metrics_path = "/prometheus/metrics"
+    defaults = EngineDefaults(
+        command=("trtllm-serve",),
+        port=8000,
+        ready_line=_READY,
+        health="/health",
+        probe="completions",
+        gpus="all",
+    )
+
+    def build_command(self, profile: Profile) -> tuple[str, ...]:
+        """Return launch words, the model, host, port, then ``args`` in their order.
+
+        There is no flag for the name that clients ask for: it is the model's, or its directory's last part.
+        """
+        return command_builder.build_server_command(profile, self.defaults, lambda path, _: (path,), name_flags=())
+
+    def build_rank_command(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
+        """Return the command with ``trtllm-llmapi-launch``, by mpirun on the head; a worker is an sshd that mpirun logs in at."""
+        command_builder.reject_shell_script(words)
+        return mpirun.build_rank_command(("trtllm-llmapi-launch", *words), rank)
+
+    def ssh_key_mounts(self, rank: Rank) -> tuple[str, ...]:
+        """Return the head's ``~/.ssh``, and a worker's list of who may log in."""
+        return mpirun.ssh_key_mounts(rank)
+
+    def must_start_head_first(self, words: tuple[str, ...]) -> bool:
+        """Return False: the head waits for every worker's sshd."""
+        return False
+
+    def classify_line(self, line: str) -> LineSignal | None:
+        """Return what a prepared line says, None for nothing."""
+        return parse_fact_line(line) or _VOCABULARY.classify_line(line)
+
+    def api_key(self, profile: Profile) -> str | None:
+        """Return the value of ``--api-key``, or None."""
+        return command_builder.api_key(profile)
+
+    def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
+        """Return tensor x pipeline parallel size. Its drafts are set in the file of ``--config``, which is not read."""
+        return DecodingSettings(
+            ranks=command_builder.rank_count(words, "tp-size tensor-parallel-size", "pp-size pipeline-parallel-size")
+        )
+
+    def parse_metrics(self, page: str) -> EngineMetrics:
+        """Return one reading of /prometheus/metrics."""
+        read = metrics_parser.parse_metrics_page(page, _SERIES)
+        prompts, cached = (
+            read.sum_of(f"{METRIC_PREFIX}prompt_tokens_total"),
+            read.sum_of(f"{METRIC_PREFIX}prompt_cached_tokens_total"),
+        )
+        used, size = (
+            read.sum_of(f"{METRIC_PREFIX}kv_cache_used_blocks"),
+            read.max_of(f"{METRIC_PREFIX}kv_cache_tokens_per_block"),
+        )
+        return EngineMetrics(
+            generation_tokens=read.sum_of(f"{METRIC_PREFIX}generation_tokens_total"),
+            # Prompt tokens are counted whole here, those of the cache among them.
+            prompt_tokens=None if prompts is None else max(0.0, prompts - (cached or 0.0)),
+            prefix_queries=None if cached is None else prompts,
+            prefix_hits=cached,
+            draft_tokens=read.sum_of(f"{METRIC_PREFIX}spec_decode_num_draft_tokens_total"),
+            accepted_tokens=read.sum_of(f"{METRIC_PREFIX}spec_decode_num_accepted_tokens_total"),
+            running=read.sum_of(f"{METRIC_PREFIX}num_requests_running"),
+            waiting=read.sum_of(f"{METRIC_PREFIX}num_requests_waiting"),
+            kv_usage=read.max_of(f"{METRIC_PREFIX}kv_cache_utilization"),
+            kv_tokens=None if used is None or size is None else used * size,
+            ttft=read.histogram(f"{METRIC_PREFIX}time_to_first_token_seconds"),
+            inter_token=read.histogram(f"{METRIC_PREFIX}time_per_output_token_seconds"),
+            at_request_end=True,
+        )
+
+    def parse_stats_line(self, line: str) -> StatsLine | None:
+        """Return nothing: what it logs for each step (``print_iter_log``) holds no rate."""
+        return None
+
+
+ENGINE = TensorRtLlmEngine()

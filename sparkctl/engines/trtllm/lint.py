@@ -1,0 +1,70 @@
+"""What is known of trtllm-serve's flags beside its command. Most settings are in the YAML file that ``--config`` names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sparkctl.engines import flag_combinations
+from sparkctl.engines.flag_combinations import MAX_MEMORY_SHARE
+from sparkctl.engines.held import FlagAdvice, FlagSettings, LintContext, parse_size_number
+from sparkctl.engines.lint.model import LintMessage, LintRule, LintSeverity
+from sparkctl.model.profile import Profile
+
+_IN_FILE = "it is set in the YAML file that --config names"
+FLAG_ADVICE = FlagAdvice(
+    names={
+        "--max-model-len": "--max_seq_len",
+        "--context-length": "--max_seq_len",
+        "--max-num-seqs": "--max_batch_size",
+        "--max-running-requests": "--max_batch_size",
+        "--max-num-batched-tokens": "--max_num_tokens",
+        "--gpu-memory-utilization": "--free_gpu_memory_fraction",
+        "--mem-fraction-static": "--free_gpu_memory_fraction",
+        "--tp": "--tensor_parallel_size",
+        "-tp": "--tensor_parallel_size",
+        "--pp": "--pipeline_parallel_size",
+        "--tool-call-parser": "--tool_parser",
+    },
+    words={
+        "--gpu-memory-utilization": "it is a share of what is free once the weights are there, not of all memory",
+        "--mem-fraction-static": "it is a share of what is free once the weights are there",
+        "--served-model-name": "clients ask for the model by its own name, or its directory's last part",
+        "--kv-cache-dtype": f"{_IN_FILE} (kv_cache_config: dtype)",
+        "--speculative-config": f"{_IN_FILE} (speculative_config)",
+        "--enable-metrics": f"{_IN_FILE} (return_perf_metrics)",
+    },
+    not_alike=frozenset({"--gpu-memory-utilization", "--mem-fraction-static"}),
+)
+_FRACTION = "--free_gpu_memory_fraction"
+_BY_DEFAULT = 0.9
+
+
+def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
+    """Yield what flags of trtllm-serve say together."""
+    has_file = settings.get("--config") is not None
+    if not has_file:
+        message = "without return_perf_metrics: true, in a YAML file that --config names, TensorRT-LLM has no figures for the panel"
+        yield LintMessage(LintRule.NO_METRICS, LintSeverity.INFO, ("args",), message)
+    share = settings.get(_FRACTION)
+    value = parse_size_number(share.value) if share is not None else None if has_file else _BY_DEFAULT
+    if value is not None and value > MAX_MEMORY_SHARE:
+        by = "" if share is not None else ", its default"
+        message = (
+            f"{_FRACTION} {value:g}{by}: the KV cache takes that share of all memory that is free once the weights are there, and "
+            "on a Spark the rest is also the system's"
+        )
+        where = share.where if share is not None else ("args",)
+        setting = "args.kv_cache_free_gpu_memory_fraction=0.7"
+        yield LintMessage(
+            LintRule.MEMORY_SHARE, LintSeverity.WARNING, where, message, on_key=share is None, setting=setting
+        )
+    size = settings.get("--tensor_parallel_size") or settings.get("--pipeline_parallel_size")
+    ranks = (settings.number("--tensor_parallel_size") or 1) * (settings.number("--pipeline_parallel_size") or 1)
+    if size is not None:
+        yield from flag_combinations.check_rank_count(profile, int(ranks), size.where)
+    if ranks < profile.nodes and (size is not None or not has_file):
+        message = f"mpirun starts a rank on each of {profile.nodes} Sparks, and tp_size times pp_size is {int(ranks)}"
+        where, setting = size.where if size is not None else ("args",), f"args.tp_size={profile.nodes}"
+        yield LintMessage(
+            LintRule.BAD_COMBINATION, LintSeverity.WARNING, where, message, on_key=size is None, setting=setting
+        )

@@ -1,0 +1,280 @@
+"""vLLM (0.19 to 0.33). The root of a failure stands in the middle of its log, a generic line at the end; an engine core
+that was killed lets the API server end with code 0."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from sparkctl.engines import command_builder, metrics_parser
+from sparkctl.engines._fields import parse_leading_number, parse_number_list, parse_percent, parse_stats_fields
+from sparkctl.engines.base import DecodingSettings, EngineDefaults, LineSignal, LogSignature, Rank
+from sparkctl.engines.log_rules import LogRules, loading_signal
+from sparkctl.engines.vllm.facts import FACTS
+from sparkctl.engines.vllm.failures import FAILURES, MEMORY_UTILIZATION_FIELD, QUOTED_WORKER_ERROR
+from sparkctl.model.engine_metrics import EngineMetrics, StatsLine, StatsLineKind
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.profile import Profile
+
+_QUIET = (
+    "Engine 0",
+    "SpecDecoding metrics",
+    "Added request ",
+    "non-default args",
+    "Route: ",
+    "Received request ",
+    "Generated response ",
+    "Exception in ASGI application",
+    "ERROR:    Exception in ASGI application",
+    "vllm.exceptions.VLLM",  # a client's bad request, with a traceback in 0.19
+    "fastapi.exceptions.",
+    "kill_process_tree",
+)
+_WARMING = LineSignal(Phase.WARMING, Step("http"))
+_PHASES = (
+    ("INFO:     Application startup complete.", LineSignal(Phase.READY)),
+    ("Application startup complete.", LineSignal(Phase.READY)),
+    ("Initializing model took", loading_signal("weights")),
+    ("world_size=", loading_signal("join")),
+    ("Starting to load model", loading_signal("weights")),
+    ("Loading drafter model", loading_signal("draft")),
+    ("Loading weights took", loading_signal("profiling")),
+    ("Model loading took", loading_signal("profiling")),
+    ("Starting torch.compile", loading_signal("compile")),
+    ("Using cache directory: ", loading_signal("compile")),
+    ("Dynamo bytecode transform time", loading_signal("compile")),
+    ("Compiling a graph for", loading_signal("compile")),
+    ("Available KV cache memory: ", loading_signal("kv-cache")),
+    ("GPU KV cache size: ", loading_signal("kv-cache")),
+    ("CPU KV cache size: ", loading_signal("kv-cache")),
+    ("Warming up FlashInfer attention", loading_signal("autotune")),
+    ("JIT kernel warmup starting", loading_signal("autotune")),
+    ("Running FlashInfer autotune", loading_signal("autotune")),
+    ("Warming up model for the compilation", loading_signal("compile")),
+    ("init engine (profile, create kv cache", _WARMING),
+    ("Starting vLLM server on ", _WARMING),
+    ("Starting vLLM API server", _WARMING),
+    ("INFO:     Started server process", _WARMING),
+)
+_BARS = (
+    ("shards", "weights"),
+    ("Loading safetensors", "weights"),
+    ("Capturing", "graphs"),
+    ("DeepGEMM", "compile"),
+    ("Fetching", "download"),
+)
+_VOCABULARY = LogRules(_QUIET, _PHASES, _BARS, FAILURES, FACTS, QUOTED_WORKER_ERROR)
+
+_LOG_SECONDS = 10.0
+_ENGINE = re.compile(r"(?:Engine (?P<number>\d+)|\d+ Engines Aggregated): (?=Avg )")
+_SPECULATION = "SpecDecoding metrics: "
+_SPEC = "vllm:spec_decode_num_"
+_SERIES = (
+    "vllm:generation_tokens_total",
+    "vllm:prompt_tokens_total",
+    "vllm:prompt_tokens_by_source_total",
+    "vllm:prefix_cache_queries_total",
+    "vllm:prefix_cache_hits_total",
+    f"{_SPEC}drafts_total",
+    f"{_SPEC}draft_tokens_total",
+    f"{_SPEC}accepted_tokens_total",
+    f"{_SPEC}accepted_tokens_per_pos_total",
+    "vllm:num_requests_running",
+    "vllm:num_requests_waiting",
+    "vllm:kv_cache_usage_perc",
+    "vllm:cache_config_info",
+    "vllm:time_to_first_token_seconds_bucket",
+    "vllm:inter_token_latency_seconds_bucket",
+    metrics_parser.PROCESS_START_SERIES,
+)
+
+
+CHAINED_METHODS = ("draft_model", "eagle", "eagle3")  # the draft model runs once for each drafted token
+DRAFT_PASSES = {
+    "ngram": 0,
+    "ngram_gpu": 0,
+    "suffix": 0,
+    "dflash": 1,
+    "medusa": 1,
+}  # no draft model; all drafts in one go
+
+
+def read_speculative_config(words: tuple[str, ...]) -> dict[str, str]:
+    """Return method and num_speculative_tokens as text, from JSON, dotted keys, or the short flags of 0.32 and later."""
+    try:
+        said = json.loads(command_builder.flag_value(words, "speculative-config", "sc") or "{}")
+    except (ValueError, RecursionError):
+        said = {}
+    short = {"method": "spec-method", "num_speculative_tokens": "spec-tokens"}
+    found = {key: str(said[key]) for key in short if isinstance(said, dict) and key in said}
+    for key, flag in short.items():
+        dotted = f"speculative-config.{key.replace('_', '-')}"
+        given = command_builder.flag_value(words, dotted, f"sc.{key.replace('_', '-')}", flag)
+        if given is not None:
+            found[key] = given
+    return found
+
+
+def kv_cache_tokens(page: metrics_parser.MetricsPage) -> float | None:
+    """Return the tokens the KV cache holds: its share in use of blocks times block size. One engine only."""
+    usage = page.values("vllm:kv_cache_usage_perc")
+    sizes = [
+        parse_leading_number(text)
+        for key in ("num_gpu_blocks", "block_size")
+        for text in page.label("vllm:cache_config_info", key)
+    ]
+    if len(usage) != 1 or len(sizes) != 2 or sizes[0] is None or sizes[1] is None:
+        return None
+    return usage[0] * sizes[0] * sizes[1]
+
+
+def computed_prompt_tokens(page: metrics_parser.MetricsPage) -> float | None:
+    computed = page.sum_of("vllm:prompt_tokens_by_source_total", source="local_compute")
+    return page.sum_of("vllm:prompt_tokens_total") if computed is None else computed
+
+
+def parse_throughput_line(text: str, source: str) -> StatsLine:
+    said = parse_stats_fields(text)
+    usage = next((value for key, value in said.items() if key.endswith(" KV cache usage")), None)
+    return StatsLine(
+        StatsLineKind.DECODE,
+        source,
+        generation_rate=parse_leading_number(said.get("Avg generation throughput")),
+        prompt_rate=parse_leading_number(said.get("Avg prompt throughput")),
+        running=parse_leading_number(said.get("Running")),
+        waiting=parse_leading_number(said.get("Waiting")),
+        kv_usage=parse_percent(usage),
+        prefix_hit_rate=parse_percent(said.get("Prefix cache hit rate")),
+        every=_LOG_SECONDS,
+    )
+
+
+def parse_speculation_line(text: str) -> StatsLine:
+    said = parse_stats_fields(text)
+    # The throughputs of this line are left alone: they are averaged since the previous such line, idle time included.
+    return StatsLine(
+        StatsLineKind.SPECULATION,
+        accept_length=parse_leading_number(said.get("Mean acceptance length")),
+        accept_rate=parse_percent(said.get("Avg Draft acceptance rate")),
+        accepted=parse_leading_number(said.get("Accepted")),
+        drafted=parse_leading_number(said.get("Drafted")),
+        per_position=parse_number_list(said.get("Per-position acceptance rate")),
+        every=_LOG_SECONDS,
+    )
+
+
+RAY_PORT = 46379  # not Redis' own port, which is often taken
+
+
+def model_flags(path: str, command: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words for the model: `vllm serve` takes it as a word, the older api_server module only as a flag. An image
+    that starts the server itself may do it either way: both take the flag."""
+    by_flag = not command or any("api_server" in word for word in command)
+    return ("--model", path) if by_flag else (path,)
+
+
+class VllmEngine:
+    """See ``engines.base.Engine``."""
+
+    name = "vllm"
+    title = "vLLM"
+    memory_setting = MEMORY_UTILIZATION_FIELD
+    metrics_setting = None
+    metrics_path = "/metrics"
+    signs = LogSignature(
+        marks=r"\((?:APIServer|EngineCore\w*|Worker\w*) pid=|Engine \d{3}: Avg |vLLM (?:API )?server |Initializing a V1 LLM"
+        r"|(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[\w+\.py:\d+\]"
+        r"|^(?:usage: )?vllm(?: serve)?(?: \[-h\]|: error: )|^== vLLM ==|^vLLM Version \d",
+        hints=("/vllm/", "vllm."),
+        begins=("non-default args: ",),
+        serving=("Engine 0", "SpecDecoding metrics: ", "Received request ", "Added request ", "Generated response "),
+    )
+    defaults = EngineDefaults(
+        command=("vllm", "serve"),
+        port=8000,
+        ready_line=r"^(?:INFO:\s+)?Application startup complete\.(?!\s*\w)",
+        health="/health",
+        probe="completions",
+        gpus="all",
+    )
+
+    def build_command(self, profile: Profile) -> tuple[str, ...]:
+        """Return launch words, the model, host, port, served name, then ``args`` in their order."""
+        return command_builder.build_server_command(profile, self.defaults, model_flags, {"model"})
+
+    def build_rank_command(self, words: tuple[str, ...], rank: Rank) -> tuple[str, ...]:
+        """Return the command with ``--nnodes``, ``--node-rank`` and ``--master-addr``; through Ray where the profile says so.
+
+        With ``--distributed-executor-backend ray`` the head begins a Ray cluster and serves in it, the others join it.
+        """
+        command_builder.reject_shell_script(words)
+        command_builder.reject_per_rank_flags(words, "nnodes", "node-rank", "master-addr", "headless")
+        if not self.must_start_head_first(words):
+            place = ("--nnodes", str(rank.count), "--node-rank", str(rank.index), "--master-addr", rank.head_address)
+            return (*words, *place, *(() if rank.is_head else ("--headless",)))
+        here = f"--node-ip-address={rank.own_address} --num-gpus=1 --disable-usage-stats"
+        if rank.is_head:
+            begin = f'ray start --head --port={RAY_PORT} {here} && exec "$@"'
+            return ("sh", "-c", begin, "sh", *words)
+        # As a container's first process Ray would not hear SIGTERM, for which it has no handler: every stop took the whole grace.
+        join = f"ray start --address={rank.head_address}:{RAY_PORT} {here} --block"
+        return ("sh", "-c", f'{join} & trap "kill $!" TERM INT; wait $!')
+
+    def ssh_key_mounts(self, rank: Rank) -> tuple[str, ...]:
+        """Return nothing: no rank logs in at another."""
+        return ()
+
+    def must_start_head_first(self, words: tuple[str, ...]) -> bool:
+        """Tell whether Ray joins them: a worker gives up soon where there is no head. Without Ray they wait for each other."""
+        return command_builder.flag_value(words, "distributed-executor-backend") == "ray"
+
+    def classify_line(self, line: str) -> LineSignal | None:
+        """Return what a prepared line says, None for nothing."""
+        return _VOCABULARY.classify_line(line)
+
+    def api_key(self, profile: Profile) -> str | None:
+        """Return the value of ``--api-key``, or None."""
+        return command_builder.api_key(profile)
+
+    def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
+        """Return the drafts of ``--speculative-config`` (or ``--spec-*``), and tensor x pipeline parallel size."""
+        ranks = command_builder.rank_count(words, "tp tensor-parallel-size", "pp pipeline-parallel-size")
+        config = read_speculative_config(words)
+        tokens = command_builder.parse_count(config.get("num_speculative_tokens"))
+        method = config.get("method", "")
+        if not config:
+            return DecodingSettings(ranks=ranks)
+        chained = method in CHAINED_METHODS or method.endswith("mtp")
+        return DecodingSettings(tokens, tokens if chained else DRAFT_PASSES.get(method), ranks)
+
+    def parse_metrics(self, page: str) -> EngineMetrics:
+        """Return one reading of /metrics, which is always on here."""
+        read = metrics_parser.parse_metrics_page(page, _SERIES)
+        return EngineMetrics(
+            generation_tokens=read.sum_of("vllm:generation_tokens_total"),
+            prompt_tokens=computed_prompt_tokens(read),
+            prefix_queries=read.sum_of("vllm:prefix_cache_queries_total"),
+            prefix_hits=read.sum_of("vllm:prefix_cache_hits_total"),
+            drafts=read.sum_of(f"{_SPEC}drafts_total"),
+            draft_tokens=read.sum_of(f"{_SPEC}draft_tokens_total"),
+            accepted_tokens=read.sum_of(f"{_SPEC}accepted_tokens_total"),
+            accepted_per_position=read.sums_by_position(f"{_SPEC}accepted_tokens_per_pos_total"),
+            running=read.sum_of("vllm:num_requests_running"),
+            waiting=read.sum_of("vllm:num_requests_waiting"),
+            kv_usage=read.max_of("vllm:kv_cache_usage_perc"),  # 0..1, whatever its name says
+            kv_tokens=kv_cache_tokens(read),
+            ttft=read.histogram("vllm:time_to_first_token_seconds"),
+            inter_token=read.histogram("vllm:inter_token_latency_seconds"),
+            started=read.max_of(metrics_parser.PROCESS_START_SERIES),
+        )
+
+    def parse_stats_line(self, line: str) -> StatsLine | None:
+        """Return what an ``Engine 000`` or ``SpecDecoding metrics`` line says, None for any other."""
+        if line.startswith(_SPECULATION):
+            return parse_speculation_line(line.removeprefix(_SPECULATION))
+        if "throughput" not in line or (head := _ENGINE.match(line)) is None:
+            return None
+        return parse_throughput_line(line[head.end() :], head["number"] or "")
+
+
+ENGINE = VllmEngine()

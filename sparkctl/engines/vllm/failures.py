@@ -1,0 +1,326 @@
+"""Why vLLM (0.19 to 0.33) fails, in its own words. The root stands in the middle of the log, a generic line at the end."""
+
+from __future__ import annotations
+
+import re
+
+from sparkctl.engines._failures import COMMON_CAUSES, CRASH_FAILURES
+from sparkctl.engines._failures_memory import cuda_memory_rules
+from sparkctl.engines.base import FailureWeight
+from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_rule
+from sparkctl.model.verdict import ChangeDirection, FailureCause
+
+MEMORY_UTILIZATION_FIELD = "args.gpu-memory-utilization"
+_LENGTH = "args.max-model-len"
+_SPECULATION = "args.speculative-config"
+_LOWER = f"Lower {MEMORY_UTILIZATION_FIELD} (it is a share of all of the node's memory)."
+_LEAST_SHARE = 0.3  # under it there is no use in less: the memory is somebody else's
+
+
+def _suggest_utilization(said: MatchGroups) -> MatchGroups:
+    """Return the share that would have passed: what was free over the total, 0.1 GiB below it for what moves."""
+    try:
+        share = int((float(said["free"]) - 0.1) / float(said["total"]) * 100) / 100
+    except (ValueError, ZeroDivisionError):
+        return {}
+    return {"fits": f"{share:.2f}"} if _LEAST_SHARE <= share < 1 else {}
+
+
+MEMORY = (
+    failure_rule(
+        r"Free memory on device ?\S* \((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) on startup is less than desired "
+        r"GPU memory utilization \((?P<share>[\d.]+), (?P<want>[\d.]+) GiB\)",
+        FailureCause.STARTUP_MEMORY_CHECK,
+        "{free} of {total} GiB were free at the start, and a share of {share} wants {want} GiB.",
+        f"Stop what else holds memory on the node and drop the page caches, or lower {MEMORY_UTILIZATION_FIELD}[ to {{fits}}].",
+        needle="is less than desired",
+        on=MEMORY_UTILIZATION_FIELD,
+        fatal=True,
+        to="{fits}",
+        change=ChangeDirection.LOWER,
+        worked_out=_suggest_utilization,
+    ),
+    failure_rule(
+        r"^Available KV cache memory: -(?P<short>[\d.]+ \w+)",
+        FailureCause.WEIGHTS_DO_NOT_FIT,
+        f"Weights and working memory take {{short}} more than {MEMORY_UTILIZATION_FIELD} allows: nothing is left for the KV cache.",
+        f"Raise {MEMORY_UTILIZATION_FIELD}, or take a smaller model or another quantization of it.",
+        needle="memory: -",
+        on=MEMORY_UTILIZATION_FIELD,
+        fatal=True,
+        change=ChangeDirection.RAISE,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*No available memory for the cache blocks",
+        FailureCause.KV_CACHE_TOO_SMALL,
+        "The weights left no room for the KV cache.",
+        f"Raise {MEMORY_UTILIZATION_FIELD}, or take a smaller model.",
+        needle="No available memory for the cache blocks",
+        on=MEMORY_UTILIZATION_FIELD,
+        fatal=True,
+        change=ChangeDirection.RAISE,
+    ),
+    failure_rule(
+        r"To serve at least one request with the model\S* max seq len \((?P<asked>\d+)\), "
+        r"\(?(?P<need>[\d.]+ GiB) KV cache is needed.*?"
+        r"available KV cache memory \((?P<have>[\d.]+ GiB)\)(?:.*?maximum model length is (?P<most>\d+))?",
+        FailureCause.KV_CACHE_TOO_SMALL,
+        "A context of {asked} needs {need} of KV cache, and {have} is available.",
+        f"Lower {_LENGTH}[ to {{most}} or less], or raise {MEMORY_UTILIZATION_FIELD}.",
+        needle="To serve at least one request",
+        on=_LENGTH,
+        fatal=True,
+        to="{most}",
+        change=ChangeDirection.LOWER,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*(?:To serve at least one request with the model|Cannot auto-fit max_model_len)",
+        FailureCause.KV_CACHE_TOO_SMALL,
+        "The KV cache does not hold one request of the full context.",
+        f"Lower {_LENGTH}, or raise {MEMORY_UTILIZATION_FIELD}.",
+        needle=None,
+        on=_LENGTH,
+        fatal=True,
+        change=ChangeDirection.LOWER,
+    ),
+    failure_rule(
+        r"Available memory on node \d+ \((?P<free>[\d./]+) GiB\) on kv cache allocation is less than requested "
+        r"memory for kv \((?P<want>[\d.]+ GiB)\)",
+        FailureCause.STARTUP_MEMORY_CHECK,
+        "{want} of KV cache were asked for, {free} GiB was available.",
+        "Ask for less KV cache, or stop what else holds memory on the node.",
+        needle="on kv cache allocation is less than",
+        fatal=True,
+    ),
+    failure_rule(
+        r"Error in memory profiling\. Initial free memory (?P<before>[\d.]+ \w+), "
+        r"current free memory (?P<after>[\d.]+ \w+)",
+        FailureCause.MEMORY_CHANGED_DURING_START,
+        "Memory was freed by something else while vLLM measured it ({before} free before, {after} after).",
+        "Start it again: stop the other engine and drop caches before the start, not during it.",
+        needle="Error in memory profiling",
+        fatal=True,
+    ),
+    failure_rule(
+        r"CUDA out of memory occurred when warming up (?P<part>\w+) with (?P<count>\d+) dummy requests",
+        FailureCause.CUDA_OUT_OF_MEMORY,
+        "CUDA ran out of memory while the {part} was warmed up with {count} requests.",
+        f"Lower args.max-num-seqs or {MEMORY_UTILIZATION_FIELD}.",
+        needle="when warming up",
+        on="args.max-num-seqs",
+        fatal=True,
+        change=ChangeDirection.LOWER,
+    ),
+    *cuda_memory_rules(_LOWER, MEMORY_UTILIZATION_FIELD, fatal=True),
+)
+_ARGUMENTS = (
+    failure_rule(  # the same words as of the model itself
+        r"validation errors? for SpeculativeConfig: .{0,200}?(?:Invalid repository ID or local directory specified|Repo id must"
+        r" (?:be in the form|use alphanumeric)[^']{0,200}(?:'[^']{0,200}' or '[^']{0,200}')?)[^']{0,200}'(?P<path>[^']{0,4096}+)'",
+        FailureCause.MODEL_FILES,
+        "The draft model {path} is no model: it has no config.json that the engine can read.",
+        f"Correct the model in {_SPECULATION}, or finish its download.",
+        needle="for SpeculativeConfig: ",
+        on=_SPECULATION,
+        fatal=True,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}Unsupported speculative method: '(?P<method>[^']*)'",
+        FailureCause.BAD_VALUE,
+        "This model cannot be run with the speculative method {method}.",
+        f"Correct or remove {_SPECULATION}.",
+        needle="Unsupported speculative method",
+        on=_SPECULATION,
+        fatal=True,
+        change=ChangeDirection.REMOVE,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}[Ss]pec(?:ulative)? decod(?:e|ing) is not supported",
+        FailureCause.BAD_VALUE,
+        "This model or this backend cannot be run with speculative decoding.",
+        f"Remove {_SPECULATION}.",
+        needle=" is not supported",
+        on=_SPECULATION,
+        fatal=True,
+        change=ChangeDirection.REMOVE,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*invalid (?P<kind>tool call) parser: (?P<name>\S+)",
+        FailureCause.BAD_VALUE,
+        "This image knows no {kind} parser {name}.",
+        "Correct args.tool-call-parser; the line lists the known ones.",
+        needle="invalid ",
+        on="args.tool-call-parser",
+        fatal=True,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*invalid (?P<kind>reasoning) parser: (?P<name>\S+)",
+        FailureCause.BAD_VALUE,
+        "This image knows no {kind} parser {name}.",
+        "Correct args.reasoning-parser; the line lists the known ones.",
+        needle="invalid ",
+        on="args.reasoning-parser",
+        fatal=True,
+    ),
+    failure_rule(
+        r"validation errors? for \w+.*User-specified max_model_len \((?P<asked>\d+)\) is greater than the "
+        r"derived max_model_len \(max_position_embeddings=(?P<most>\d+)",
+        FailureCause.BAD_VALUE,
+        "A context of {asked} is longer than the model's {most}.",
+        f"Lower {_LENGTH} to {{most}} or less.",
+        needle="User-specified max_model_len",
+        on=_LENGTH,
+        fatal=True,
+        to="{most}",
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*(?:World size|[Tt]ensor parallel size|tensor_parallel_size) \((?P<size>\d+)\) "
+        r"(?:is larger than|exceeds) the number of available \w+ \((?P<have>\d+)\)",
+        FailureCause.BAD_VALUE,
+        "{size} GPUs are asked for, and the node has {have}.",
+        "A Spark has one GPU: set args.tensor-parallel-size: 1, or name both nodes.",
+        needle="available ",
+        on="args.tensor-parallel-size",
+        fatal=True,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*No valid attention backend found for \w+ with (?P<what>.*?)\. Reasons: (?P<why>.*)",
+        FailureCause.ATTENTION_BACKEND,
+        "No attention backend does what this model asks for on this GPU: {why}",
+        "Leave out args.kv-cache-dtype and args.attention-backend, or take a newer image; the line names each backend's reason.",
+        needle="No valid attention backend",
+        on="args.attention-backend",
+        fatal=True,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*Selected backend (?:AttentionBackendEnum\.)?(?P<name>\w+) is not valid for this configuration\. "
+        r"Reason: (?P<why>.*)",
+        FailureCause.ATTENTION_BACKEND,
+        "The attention backend {name} does not do what is asked of it: {why}",
+        "Leave out args.attention-backend, or change what it names (kv_cache_dtype: leave out args.kv-cache-dtype).",
+        needle="Selected backend",
+        on="args.attention-backend",
+        fatal=True,
+        change=ChangeDirection.REMOVE,
+    ),
+)
+# The one-line form of pydantic's error (see engines.lines). Found after the common rules: those know more.
+_VALIDATION = (
+    failure_rule(
+        r"validation errors? for SpeculativeConfig: (?P<what>.*?)(?: \[type=.*?input_value=(?P<given>[^,]*).*)?$",
+        FailureCause.BAD_VALUE,
+        "The speculative configuration is refused: {what}[ (given: {given})]",
+        f"Correct {_SPECULATION}.",
+        needle="for SpeculativeConfig: ",
+        on=_SPECULATION,
+        fatal=True,
+    ),
+    failure_rule(
+        r"validation errors? for \w+: gpu_memory_utilization: (?P<what>.*?)"
+        r"(?: \[type=.*?input_value=(?P<given>[^,]*).*)?$",
+        FailureCause.BAD_VALUE,
+        "The memory share is refused: {what}[ (given: {given})]",
+        f"Set {MEMORY_UTILIZATION_FIELD} to a share between 0 and 1.",
+        needle=": gpu_memory_utilization: ",
+        on=MEMORY_UTILIZATION_FIELD,
+        fatal=True,
+    ),
+    failure_rule(
+        r"validation errors? for \w+: (?:Value error, )?(?P<what>.*?)(?: \[type=.*)?$",
+        FailureCause.BAD_VALUE,
+        "The engine refused its settings: {what}",
+        "Correct the setting it names.",
+        needle="validation error",
+        fatal=True,
+    ),
+    failure_rule(
+        r"validation errors? for (?P<model>\w+)$",
+        FailureCause.BAD_VALUE,
+        "The engine refused its settings ({model}).",
+        "The lines after this one name the setting.",
+        needle="validation error",
+        weight=FailureWeight.DYING,
+    ),
+)
+_KERNEL = f"Most often the machine ran out of memory: look at dmesg -T | grep -i oom on the node. {_LOWER}"
+_ENDS = (
+    failure_rule(
+        r"^(?:Engine core proc (?P<name>\S+) died unexpectedly|MPClient: engine core exited unexpectedly"
+        r"|(?:ERROR: |[\w.]*Error: )?Worker proc (?P<worker>\S+) died unexpectedly(?: \(exit code: (?P<code>-?\d+)\))?)",
+        FailureCause.WORKER_LOST,
+        "The engine core[ {name}][ ({worker})] died without a word[ (exit code {code})], as a process does that is killed.",
+        _KERNEL,
+        needle="unexpectedly",
+        on=MEMORY_UTILIZATION_FIELD,
+        fatal=True,
+        weight=FailureWeight.DEATH,
+        change=ChangeDirection.LOWER,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*RPC call to (?P<call>\w+) timed out|^RPC call to (?P<other>\w+) timed out",
+        FailureCause.WEDGED,
+        "The engine's worker did not answer[ ({call})][ ({other})].",
+        f"On a node short of memory it stands still: {_LOWER}",
+        needle="RPC call to",
+        on=MEMORY_UTILIZATION_FIELD,
+        weight=FailureWeight.DEATH,
+        change=ChangeDirection.LOWER,
+    ),
+    failure_rule(
+        r"^(?:EngineCore encountered a fatal error|EngineCore failed to start)",
+        FailureCause.CRASHED,
+        "The engine core ended on an error.",
+        "The lines after this one name it.",
+        needle=None,
+        fatal=True,
+        weight=FailureWeight.DYING,
+    ),
+    failure_rule(
+        r"^(?:WorkerProc failed to start|WorkerProc hit an exception)",
+        FailureCause.CRASHED,
+        "A worker of the engine ended on an error.",
+        "The lines after this one name it.",
+        needle="WorkerProc",
+        fatal=True,
+        weight=FailureWeight.LOST,
+    ),
+    failure_rule(  # the core's word on its workers; one that failed on an error has said so before, one that was killed has not
+        rf"{EXCEPTION_PREFIX}.*WorkerProc initialization failed",
+        FailureCause.WORKER_LOST,
+        "A worker of the engine ended while it started, and no line says why, as a process does that is killed.",
+        _KERNEL,
+        needle="WorkerProc initialization failed",
+        on=MEMORY_UTILIZATION_FIELD,
+        fatal=True,
+        weight=FailureWeight.LOST,
+        change=ChangeDirection.LOWER,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*(?:Engine core initialization failed|EngineCore encountered an issue"
+        r"|Engine process failed to start|Engine loop is not running)|^(?:[\w.]+\.)?EngineDeadError\b"
+        r"|^AsyncLLM output_handler failed",
+        FailureCause.WORKER_LOST,  # outweighed by any line that names a reason
+        "The engine core ended, and no line says why.",
+        f"A process that is killed leaves no word. {_KERNEL}",
+        needle=None,
+        fatal=True,
+        weight=FailureWeight.AFTERMATH,
+    ),
+)
+# In 0.19.1 a worker's own error comes to the core as text: the same cause, told once more. CUDA's errors have several
+# lines, and only the first is here.
+_QUOTED = rf"{EXCEPTION_PREFIX}Worker failed with error '(?P<what>.*?)(?:', please check the stack trace above.*|'?$)"
+QUOTED_WORKER_ERROR = re.compile(_QUOTED)
+_RETOLD = (
+    failure_rule(
+        _QUOTED,
+        FailureCause.CRASHED,
+        "A worker of the engine failed: {what}",
+        "The lines before this one say where.",
+        needle="Worker failed with error",
+        fatal=True,
+        weight=FailureWeight.DYING,
+    ),
+)
+
+FAILURES = MEMORY + _ARGUMENTS + _ENDS + _RETOLD + COMMON_CAUSES + _VALIDATION + CRASH_FAILURES

@@ -1,0 +1,125 @@
+"""vLLM on unified memory. ``--gpu-memory-utilization`` is a share of *all* memory: the start is refused where less than that
+is available, and everything lies in it but, before 0.21, CUDA graphs. Read in 0.19.1, 0.32.0 and 0.33.0."""
+
+from __future__ import annotations
+
+from sparkctl.engines.memory_estimate import (
+    AvailableMemory,
+    EstimateInput,
+    MemoryEstimate,
+    MemoryRule,
+    estimate_cuda_context,
+    estimate_kv_remainder,
+)
+from sparkctl.engines.model_weights import build_weights_part
+from sparkctl.model.memory_fit import EstimatePart, EstimateSource
+from sparkctl.model.units import GIB, format_gib, parse_size
+
+SHARE_FIELD = "args.gpu-memory-utilization"
+_GRAPHS = int(0.7 * GIB)
+_DFLASH = 16 * GIB
+_GRAPHS_WITHIN = (0, 21)
+
+
+def build_memory_rule(subject: EstimateInput) -> MemoryRule:
+    """Return what it takes."""
+    words = subject.words
+    fixed = words.get_value("kv-cache-memory-bytes", "kv-cache-memory")
+    if fixed is not None:
+        return MemoryRule(
+            lambda room, at: _estimate_fixed_cache(subject, fixed, "kv-cache-memory-bytes, whatever the share says")
+        )
+    if subject.cpu_cache not in (None, "", "0"):  # with 0 the version decides
+        said = f"{subject.cpu_cache}g"
+        return MemoryRule(
+            lambda room, at: _estimate_fixed_cache(subject, said, "VLLM_CPU_KVCACHE_SPACE, as it runs without a GPU")
+        )
+    own = words.get_fraction("gpu-memory-utilization", "gpu-memory-util", "device-memory-utilization")
+    share = own or (0.9 if subject.version and subject.version < (0, 32) else 0.92)
+    return MemoryRule(lambda room, at: _estimate_by_share(subject, room, at), SHARE_FIELD, share)
+
+
+def _estimate_by_share(subject: EstimateInput, room: AvailableMemory, at: float) -> MemoryEstimate:
+    share = int(at * room.total)
+    inside = [*_models(subject), _within(estimate_cuda_context())]
+    if (one := _one_request(subject)) is not None:
+        inside.append(_within(one))
+    is_known = all(each.size is not None for each in inside)
+    held = sum(each.size or 0 for each in inside)
+    if is_known:
+        inside.append(estimate_kv_remainder("left for more KV cache", share - held, subject))
+    whole = EstimatePart(
+        "share of vLLM", share, EstimateSource.FLAGS,
+        f"gpu-memory-utilization {at:g} × {format_gib(room.total)}, all of the memory; it does not start with less available",
+    )  # fmt: skip
+    lacking, why = 0, ""
+    if is_known and held > share:
+        lacking, why = (
+            held - share,
+            f"weights and one request need {format_gib(held)}, the share is {format_gib(share)}",
+        )
+    if share - room.available > lacking:
+        lacking = share - room.available
+        why = f"vLLM's own check: its share is {format_gib(share)}, available are {format_gib(room.available)}"
+    return MemoryEstimate((whole, *inside, *_beyond(subject)), lacking, why)
+
+
+def _estimate_fixed_cache(subject: EstimateInput, text: str, words: str) -> MemoryEstimate:
+    try:
+        size: int | None = parse_size(text)
+    except ValueError:
+        size = None
+    pool = EstimatePart("KV cache", size, EstimateSource.FLAGS, words)
+    models = [build_weights_part("weights", subject.weights, subject.ranks)]
+    if subject.draft is not None:
+        models.append(build_weights_part("draft model", subject.draft, subject.ranks))
+    return MemoryEstimate((estimate_cuda_context(), *models, pool, *_beyond(subject)))
+
+
+def _models(subject: EstimateInput) -> list[EstimatePart]:
+    found = [build_weights_part("weights", subject.weights, subject.ranks, within=True)]
+    if subject.draft is not None:
+        found.append(build_weights_part("draft model", subject.draft, subject.ranks, within=True))
+    return found
+
+
+def _one_request(subject: EstimateInput) -> EstimatePart | None:
+    """Return the KV cache for the longest request: vLLM does not start where one does not fit."""
+    said = subject.words.get_value("max-model-len")
+    tokens = subject.words.get_count("max-model-len")
+    if said is not None and tokens is None:
+        return None  # auto, or -1: as long as there is room
+    tokens = tokens or (subject.layout.longest if subject.layout else None)
+    if tokens is None:
+        return EstimatePart(
+            "KV cache for one request",
+            None,
+            EstimateSource.CONFIG,
+            "neither max-model-len nor its config.json is known",
+        )
+    return subject.cache(tokens)
+
+
+def _beyond(subject: EstimateInput) -> list[EstimatePart]:
+    found = []
+    if subject.version and subject.version < _GRAPHS_WITHIN and not subject.words.has_flag("enforce-eager"):
+        words = "beyond the share before vLLM 0.21; such a start told 0.62 GiB"
+        found.append(EstimatePart("CUDA graphs", _GRAPHS, EstimateSource.ESTIMATE, words))
+    if _method(subject) == "dflash":
+        words = (
+            "kept free: 0.85 was reported unsafe with DFlash, 0.80 is published as running; what it takes is not known"
+        )
+        found.append(EstimatePart("margin for DFlash", _DFLASH, EstimateSource.ESTIMATE, words))
+    return found
+
+
+def _method(subject: EstimateInput) -> str:
+    words = subject.words
+    said = words.get_json("speculative-config", "sc").get("method") or words.get_value(
+        "spec-method", "speculative-config.method"
+    )
+    return str(said or "").lower()
+
+
+def _within(one: EstimatePart) -> EstimatePart:
+    return EstimatePart(one.name, one.size, one.obtained, one.words, within=True)

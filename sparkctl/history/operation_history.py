@@ -1,0 +1,311 @@
+"""What the laptop keeps: what was done, and the files of containers that are gone. Never the state."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparkctl.history.database import DatabaseUnavailable, HistoryDatabase
+from sparkctl.history.expected_durations import estimate_durations, is_duration, is_size
+from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
+from sparkctl.logs.log_archive import LogArchive
+from sparkctl.model.memory_fit import MeasuredPeak
+from sparkctl.model.node import NodeName
+from sparkctl.model.phase import ExpectedDurations, PhaseDuration
+from sparkctl.model.verdict import normalize_cause_name
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from sparkctl.clock import Clock
+    from sparkctl.history.operation_recorder import OperationRecorder
+    from sparkctl.history.tables import StoredOperation
+
+
+@dataclass(frozen=True, slots=True)
+class LastStart:
+    """How a profile's last start ended, at unix time ``when``: ``seconds`` to ready, or the cause why it ``failed``; neither where
+    somebody saw it ready who had not begun it."""
+
+    profile: str
+    node: str
+    when: float
+    seconds: float | None = None
+    failed: str | None = None
+
+
+class OperationHistory(LogArchive):
+    """The state directory. A file that is damaged or in the way costs its own content, never the verb."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._file = HistoryDatabase(directory, self._take_over)
+
+    def record_start(
+        self,
+        profile: str,
+        digest: str,
+        node: str,
+        seconds: float,
+        when: float | None = None,
+        *,
+        kind: str = "",
+        parts: Sequence[PhaseDuration] = (),
+        has_joined: bool = False,
+        peak: int | None = None,
+        estimated: int | None = None,
+    ) -> None:
+        """Note that a start reached ready after ``seconds``, now or at unix time ``when``.
+
+        ``kind`` is what `expectation.kind_of` gives. Of a start that was joined while it ran already, the seconds are
+        not its own: nothing is expected of it. ``peak``: bytes that it took, ``estimated`` what its sum had said.
+        """
+        share = NodeResult(
+            NodeName(node), profile, seconds=seconds, parts=tuple(parts), peak=peak or None,
+            estimated=estimated if peak else None, has_joined=has_joined or None,
+        )  # fmt: skip
+        self._put(profile, digest, kind or None, share, time.time() if when is None else when)
+
+    def record_failure(self, profile: str, digest: str, node: str, cause: str, container: str, when: float) -> None:
+        """Note that a start failed at unix time ``when``. The same container twice counts once."""
+        share = NodeResult(NodeName(node), profile, container=container[:12], cause=cause)
+        self._put(profile, digest, None, share, when)
+
+    def _put(self, profile: str, digest: str, alike: str | None, share: NodeResult, when: float) -> None:
+        """Keep a start of which nothing else is known; a failed one beside what is known of its container."""
+        from sparkctl.history import tables
+
+        def keep(file: sqlite3.Connection) -> None:
+            if share.cause is None or not tables.add_cause(file, profile, share, when):
+                one = OperationRecord(
+                    0,
+                    OperationKind.START,
+                    max(0.0, when - (share.seconds or 0.0)),
+                    "",
+                    (share.node,),
+                    profile,
+                    profile,
+                    digest or None,
+                    alike=alike,
+                    ended=when,
+                    seconds=share.seconds,
+                    shares=(share,),
+                    outcome="ready" if share.cause is None else "failed",
+                )
+                tables.write_operation(file, secrets.token_hex(12), None, ("", 0), one, when)
+                tables.delete_oldest(file)
+
+        self._write(keep)
+
+    def failures_since_ready(self, profile: str, node: str, earliest: float) -> tuple[tuple[float, str], ...]:
+        """Return (unix seconds, cause) of the starts that failed on a node after its last good one, oldest first; of a model
+        over several Sparks, whichever rank it was that failed."""
+        found: dict[str, tuple[float, str]] = {}
+        for record in self._records():
+            is_there = node == record.get("node") or node in _nodes(record)
+            if record.get("profile") != profile or not is_there or not _is_time(record.get("ts")):
+                continue
+            if is_duration(record.get("seconds")):
+                found.clear()
+            elif isinstance(record.get("failed"), str) and record["ts"] >= earliest:
+                cause = normalize_cause_name(record["failed"])
+                found.setdefault(str(record.get("container")), (float(record["ts"]), cause))
+        return tuple(found.values())
+
+    def get_measured_peak(self, digest: str, node: str) -> MeasuredPeak | None:
+        """Return what the last start of this very profile took: on this node, else on another."""
+        good = [one for one in self._start_records() if one.get("hash") == digest and is_size(one.get("peak"))]
+        last = ([one for one in good if one.get("node") == node] or good)[-1:]
+        if not last:
+            return None
+        said = last[0].get("estimated")
+        return MeasuredPeak(int(last[0]["peak"]), said if is_size(said) else None)
+
+    def was_ready(self, digest: str) -> bool:
+        """Tell whether a start of this very profile went well, wherever."""
+        return any(one.get("hash") == digest for one in self._start_records())
+
+    def failed_for(self, digest: str, cause: str) -> bool:
+        """Tell whether the last start of this very profile, wherever, ended for this cause."""
+        last = [one for one in self._records() if one.get("hash") == digest][-1:]
+        return bool(last) and last[0].get("failed") == cause
+
+    def expected(self, profile: str, digest: str, node: str, kind: str = "") -> ExpectedDurations:
+        """Return how long a start usually takes, and each of its parts; see `expectation`."""
+        return estimate_durations(self._records(), profile, digest, node, kind)
+
+    def recent_profiles(self, most: int) -> tuple[str, ...]:
+        """Return the names of the profiles that were started last, the latest first."""
+        names = [str(record.get("profile")) for record in reversed(self._start_records()) if record.get("profile")]
+        return tuple(dict.fromkeys(names))[:most]
+
+    def last_starts(self) -> tuple[LastStart, ...]:
+        """Return how the last start of each profile ended, wherever that was; one line for each that was ever started."""
+        from sparkctl.history import tables
+
+        last: dict[str, LastStart] = {}
+        numbers: dict[
+            str, int
+        ] = {}  # of the operations: what was begun later has the higher one, whatever the clock says
+        for record in self._records():
+            profile, when, failed = record.get("profile"), record.get("ts"), record.get("failed")
+            if not isinstance(profile, str) or not isinstance(when, int | float) or not _is_time(when):
+                continue
+            node = str(record.get("node"))
+            if is_duration(record.get("seconds")) and node not in _nodes(record)[1:]:  # the head's counts
+                last[profile] = LastStart(profile, node, float(when), seconds=float(record["seconds"]))
+            elif isinstance(failed, str):
+                last[profile] = LastStart(profile, node, float(when), failed=failed)
+            numbers[profile] = max(numbers.get(profile, 0), int(record["operation"]))
+        nothing: list[dict[str, Any]] = []
+        for record in self._file.read(tables.list_finished_switches, nothing):
+            profile, when, nodes = str(record["profile"]), record["ts"], _nodes(record)
+            is_later = numbers.get(profile, 0) < int(record["operation"])
+            if nodes and _is_time(when) and is_later:  # a start that was left, and then finished
+                last[profile] = LastStart(profile, str(nodes[0]), float(when))
+        return tuple(last.values())
+
+    # operations
+
+    def begin_operation(
+        self,
+        kind: OperationKind,
+        clock: Clock,
+        operator: str,
+        nodes: Sequence[NodeName],
+        parent: OperationRecorder | None = None,
+        **facts: Any,
+    ) -> OperationRecorder:
+        """Begin a row: ``facts`` are fields of `Operation`. Whoever does the work ends it. Never raises."""
+        from sparkctl.history.operation_recorder import OperationRecorder
+
+        operation = OperationRecord(0, kind, clock.unix_time(), operator, tuple(nodes), **facts)
+        return OperationRecorder(self._file, clock, operation, parent)
+
+    def close_operation(self, key: str, why: str, now: float) -> None:
+        """Note that somebody else finished the operation of this key, where it was begun from here. Never raises."""
+        from sparkctl.history import tables
+
+        with suppress(DatabaseUnavailable):
+            self._file.write(lambda file: tables.settle(file, key, "interrupted", why, now))
+
+    def take_warning(self) -> str | None:
+        """Return what is wrong with the history's file and was not said yet."""
+        return self._file.take_warning()
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Tell whether what was read last could not be read."""
+        return self._file.is_unreadable
+
+    def operations(
+        self, profile: str | None = None, node: str | None = None, *, failed: bool = False, most: int = 50
+    ) -> tuple[OperationRecord, ...]:
+        """Return what was done, the latest first: of a profile or an instance, on a node, only what did not go well; at
+        ``most`` so many, or with -1 all."""
+        from sparkctl.history import tables
+
+        nothing: list[StoredOperation] = []
+        found = self._file.read(
+            lambda file: tables.query_operations(file, profile=profile, node=node, most=-1 if failed else most),
+            nothing,
+        )
+        told = (_alive(one) for one in found)
+        wanted = [one for one in told if one.has_failed or not failed]
+        return tuple(wanted if most < 0 else wanted[:most])
+
+    def operation(self, number: int) -> OperationRecord | None:
+        """Return the operation of this number, None where there is none."""
+        from sparkctl.history import tables
+
+        nothing: list[StoredOperation] = []
+        found = self._file.read(lambda file: tables.query_operations(file, number=number), nothing)
+        return next((_alive(one) for one in found), None)
+
+    def parts_of(self, one: OperationRecord) -> tuple[OperationRecord, ...]:
+        """Return the starts and stops that a switch was made of, the first one first."""
+        from sparkctl.history import tables
+
+        nothing: list[StoredOperation] = []
+        found = self._file.read(lambda file: tables.query_operations(file, parent=one.id), nothing)
+        return tuple(_alive(each) for each in reversed(found))
+
+    def find_last_good_start(self, one: OperationRecord) -> OperationRecord | None:
+        """Return the last start before this operation that went well: of the same instance, on the same nodes if there was
+        one there, else wherever; None where there was none."""
+        from sparkctl.history import tables
+
+        nothing: list[StoredOperation] = []
+        found = self._file.read(
+            lambda file: tables.query_operations(file, profile=one.instance or one.profile, before=one.id, most=-1),
+            nothing,
+        )
+        starts = [_alive(each) for each in found if each.operation.kind is OperationKind.START]
+        good = [each for each in starts if each.outcome == "ready"]
+        return next((each for each in good if set(each.nodes) == set(one.nodes)), good[0] if good else None)
+
+    def record_engine_figures(
+        self, container: str, accept_length: float | None, tokens_per_second: float | None
+    ) -> None:
+        """Keep with its start what was seen of an engine while it ran. Never raises."""
+        from sparkctl.history import tables
+
+        if not self._file.path.exists():
+            return  # of no start that was done from here
+        with suppress(DatabaseUnavailable):
+            self._file.write(
+                lambda file: tables.write_engine_figures(file, container[:12], accept_length, tokens_per_second)
+            )
+
+    def _write(self, work: Callable[[sqlite3.Connection], None]) -> None:
+        try:
+            self._file.write(work)
+        except DatabaseUnavailable as error:
+            raise OSError(str(error)) from error
+
+    def _take_over(self, file: sqlite3.Connection) -> None:
+        """Take over what an earlier sparkctl kept, once, and keep its file under another name."""
+        from sparkctl.history import tables
+        from sparkctl.history.starts import archive_legacy_file, hash_legacy_file, read_legacy_starts
+
+        path = self.directory / "starts.jsonl"
+        tables.take_over(file, read_legacy_starts(path), hash_legacy_file(path), time.time())
+        archive_legacy_file(path)
+
+    def _start_records(self) -> list[dict[str, Any]]:
+        return [record for record in self._records() if is_duration(record.get("seconds"))]
+
+    def _records(self) -> list[dict[str, Any]]:
+        from sparkctl.history import tables
+
+        return self._file.read(tables.list_start_results, [])
+
+
+def _nodes(record: Mapping[str, Any]) -> list[str]:
+    nodes = record.get("nodes")
+    return nodes if isinstance(nodes, list) else []
+
+
+def _alive(kept: StoredOperation) -> OperationRecord:
+    """Return an operation with whether it still goes on; None stays where another machine began it."""
+    one = kept.operation
+    if one.outcome is not None:
+        return replace(one, is_running=False)
+    if kept.host != socket.gethostname() or kept.pid is None:
+        return one
+    import psutil  # only where a row has no end
+
+    try:
+        return replace(one, is_running=psutil.Process(kept.pid).create_time() <= one.began + 1.0)
+    except psutil.Error:
+        return replace(one, is_running=False)
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value < 1e12

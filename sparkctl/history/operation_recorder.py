@@ -1,0 +1,118 @@
+"""One operation while it goes on, and its row in the history: written at each word, so that a kill loses no more than that."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sparkctl.history.database import DatabaseUnavailable, HistoryDatabase
+from sparkctl.history.model import NodeResult, OperationRecord
+from sparkctl.model.json_codec import from_json_data, to_json_data
+from sparkctl.model.scrub import Redactor
+from sparkctl.model.verdict import Verdict
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from sparkctl.clock import Clock
+
+
+class OperationRecorder:
+    """What is known of an operation so far; `note` adds to it. A history that cannot be written costs the row alone.
+
+    What was not written at one word is written at the next: the whole row goes each time.
+    """
+
+    def __init__(
+        self, file: HistoryDatabase, clock: Clock, operation: OperationRecord, parent: OperationRecorder | None = None
+    ) -> None:
+        self.operation = operation
+        self._file, self._clock, self._parent = file, clock, parent
+        self._key = secrets.token_hex(12)
+        self._secrets: frozenset[str] = frozenset()
+        self._masked: dict[str, str] = {}  # what was looked through already, and what came of it: it is written often
+        self._is_dropped = False
+        file.keep_open()
+
+    @property
+    def key(self) -> str:
+        """What names it everywhere: hexadecimal digits."""
+        return self._key
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether its end is known."""
+        return self.operation.outcome is not None
+
+    def redact_values(self, values: Iterable[str]) -> None:
+        """Let these secrets not be written, wherever they turn up."""
+        self._secrets |= frozenset(values)
+        self._masked.clear()
+
+    def record_node_result(self, share: NodeResult) -> None:
+        """Add what is known of the part of a node; what is None in it says nothing."""
+        shares = self.operation.shares
+        there = next((one for one in shares if (one.node, one.instance) == (share.node, share.instance)), None)
+        if there is None:
+            self.record_facts(shares=(*shares, share))
+        else:
+            both = there.merge_result(share)
+            self.record_facts(shares=tuple(both if one is there else one for one in shares))
+
+    def record_facts(self, **facts: object) -> None:
+        """Add what is known of the whole: fields of `Operation`; the values given replace what was there."""
+        self.operation = replace(self.operation, **facts)  # type: ignore[arg-type]
+        self._write()
+
+    def record_end(self, outcome: str, exit_code: int | None, **facts: object) -> None:
+        """Note how it ended; the first end counts."""
+        if not (self.is_over or self._is_dropped):
+            self.record_facts(ended=self._clock.unix_time(), outcome=outcome, exit_code=exit_code, **facts)
+            self._file.release_file()
+
+    def delete_row(self) -> None:
+        """Take the row out again: nothing was done."""
+        from sparkctl.history import tables
+
+        if not self.is_over:
+            self._file.release_file()
+        self._is_dropped = True
+        with suppress(DatabaseUnavailable):  # it has been noted in words, see `HistoryFile.word`; so below
+            self._file.write(lambda file: tables.drop(file, self._key))
+
+    def _write(self) -> None:
+        from sparkctl.history import tables
+
+        if self._is_dropped:
+            return
+        parent = None if self._parent is None else self._parent._key
+        shown, where, now = self._shown(), (socket.gethostname(), os.getpid()), self._clock.unix_time()
+
+        def write(file: sqlite3.Connection) -> None:
+            tables.write_operation(file, self._key, parent, where, shown, now)
+            tables.delete_oldest(file)
+
+        with suppress(DatabaseUnavailable):
+            self._file.write(write)
+
+    def _shown(self) -> OperationRecord:
+        """Return the operation without secrets."""
+        one, scrub = self.operation, Redactor(self._secrets)
+
+        def text(value: str | None) -> str | None:
+            if value is not None and value not in self._masked:
+                self._masked[value] = scrub.redact_text(value)
+            return None if value is None else self._masked[value]
+
+        verdict = None if one.verdict is None else from_json_data(Verdict, scrub.redact_json(to_json_data(one.verdict)))  # type: ignore[arg-type]
+        return replace(
+            one,
+            text=text(one.text), image=text(one.image), command=text(one.command), why=text(one.why), hint=text(one.hint),
+            verdict=verdict, moments=tuple(replace(each, proof=text(each.proof)) for each in one.moments),
+            shares=tuple(replace(each, receipt=text(each.receipt), log=text(each.log)) for each in one.shares),
+        )  # fmt: skip

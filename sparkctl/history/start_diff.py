@@ -1,0 +1,87 @@
+"""What is different between two starts that the history kept: the profile field by field, the image, the node. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sparkctl.errors import InvalidInput
+from sparkctl.history.model import OperationRecord
+from sparkctl.profiles.yaml_reader import YamlValue, parse_yaml
+
+_FACTS = (("driver", "driver"), ("kernel", "kernel"), ("engine_version", "engine version"))
+
+
+@dataclass(frozen=True, slots=True)
+class StartDifference:
+    """``what`` differs: a profile's field (dotted), ``image digest``, or ``driver of spark1``. None: it was not there."""
+
+    what: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StartDiff:
+    """Between two starts. ``unknown``: what cannot be compared, because one of them did not keep it."""
+
+    found: tuple[StartDifference, ...]
+    unknown: tuple[str, ...] = ()
+
+
+def diff_starts(before: OperationRecord, after: OperationRecord) -> StartDiff:
+    """Return what is different in ``after``: the profile first, then the image and the nodes."""
+    found: list[StartDifference] = []
+    unknown: list[str] = []
+    if before.hash is None or before.hash != after.hash:
+        fields = diff_profiles(before.text, after.text)
+        unknown += ["the profile"] if fields is None else []
+        found += fields or ()
+    if before.nodes != after.nodes:
+        found.append(StartDifference("nodes", _named(before), _named(after)))
+    for share in after.shares:
+        same = next((one for one in before.shares if one.node == share.node), None)
+        other = same or next(iter(before.shares), None)
+        _compare("image digest", None if other is None else other.image_digest, share.image_digest, found, unknown)
+        if same is not None:
+            for name, words in _FACTS:
+                _compare(f"{words} of {share.node}", getattr(same, name), getattr(share, name), found, unknown)
+    return StartDiff(tuple(dict.fromkeys(found)), tuple(dict.fromkeys(unknown)))
+
+
+def _compare(
+    what: str, before: str | None, after: str | None, found: list[StartDifference], unknown: list[str]
+) -> None:
+    if before is None or after is None:
+        unknown.append(what)
+    elif before != after:
+        found.append(StartDifference(what, before, after))
+
+
+def diff_profiles(before: str | None, after: str | None) -> tuple[StartDifference, ...] | None:
+    """Return the fields in which two profiles differ, in their order; None where one is missing or cannot be read."""
+    if before is None or after is None:
+        return None
+    try:
+        old, new = (dict(_fields(parse_yaml(text.encode(), "the kept profile").root)) for text in (before, after))
+    except InvalidInput:
+        return None
+    names = dict.fromkeys((*new, *old))
+    return tuple(
+        StartDifference(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)
+    )
+
+
+def _fields(item: YamlValue, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield (dotted field, value as text); a list is one value, but for mounts: of those each is a field."""
+    if isinstance(item.value, dict) and item.value:
+        for key, entry in item.value.items():
+            yield from _fields(entry.item, f"{path}.{key}" if path else key)
+    elif isinstance(item.value, tuple) and path == "mounts":
+        yield from ((f"mounts {one.raw}", one.raw or "") for one in item.value)
+    else:
+        yield path, item.json() if item.raw is None else item.raw
+
+
+def _named(one: OperationRecord) -> str:
+    return ", ".join(one.nodes)

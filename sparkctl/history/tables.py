@@ -1,0 +1,306 @@
+"""What the history keeps, as rows of its tables and back. A field that cannot be read costs itself."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from sparkctl.history.expected_durations import decode_durations, encode_durations, is_duration
+from sparkctl.history.model import NodeResult, OperationKind, OperationRecord, StepRecord
+from sparkctl.model.json_codec import from_json_data, to_json_data
+from sparkctl.model.node import NodeName
+from sparkctl.model.phase import ExpectedDurations
+from sparkctl.model.verdict import Verdict
+
+_KEPT = 3000  # operations; the oldest go
+_TOLD = 500  # starts that `told` returns
+
+_PLAIN = ("profile", "instance", "hash", "text", "engine", "image", "alike", "command", "ended", "seconds", "outcome",
+          "exit_code", "why", "hint")  # fmt: skip
+_END = ("ended", "outcome", "exit_code", "why")  # whoever finished it may have written them: the first end counts
+_SHARE = tuple(one.name for one in fields(NodeResult) if one.name not in ("node", "instance", "parts"))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOperation:
+    """An operation as it lies there, and the process that did it."""
+
+    operation: OperationRecord
+    host: str | None
+    pid: int | None
+
+
+def write_operation(
+    file: sqlite3.Connection, key: str, parent: str | None, where: tuple[str, int], one: OperationRecord, now: float
+) -> int:
+    """Write an operation with all its shares, over what was written of it before; return its number.
+
+    ``where``: host and process that do it. ``now``: when what is new of how starts ended became known.
+    """
+    columns = {
+        "key": key, "parent": parent, "kind": str(one.kind), "began": one.began, "operator": one.operator,
+        "host": where[0], "pid": where[1], "nodes": json.dumps(one.nodes), "verdict": _json(one.verdict),
+        "usual": one.usual.seconds, "usual_parts": _json(encode_durations(one.usual.parts)) if one.usual.parts else None,
+        "moments": _json(one.moments) if one.moments else None,
+    } | {name: getattr(one, name) for name in _PLAIN}  # fmt: skip
+    there = file.execute("SELECT id FROM operations WHERE key = ?", (key,)).fetchone()
+    if there is None:  # no "ON CONFLICT": it would use up a number each time
+        names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+        file.execute(f"INSERT INTO operations ({names}) VALUES ({marks})", tuple(columns.values()))  # noqa: S608
+        there = file.execute("SELECT id FROM operations WHERE key = ?", (key,)).fetchone()
+    else:
+        changes = ", ".join(
+            f"{name} = CASE WHEN outcome IS NULL THEN ? ELSE coalesce({name}, ?) END" if name in _END else f"{name} = ?"
+            for name in columns
+        )
+        values = [value for name, value in columns.items() for _ in range(2 if name in _END else 1)]
+        file.execute(f"UPDATE operations SET {changes} WHERE key = ?", (*values, key))  # noqa: S608
+    number = int(there[0])
+    for share in one.shares:
+        _put_share(file, number, share, now)
+    return number
+
+
+def _put_share(file: sqlite3.Connection, number: int, one: NodeResult, now: float) -> None:
+    columns: dict[str, object] = {"operation": number, "node": one.node, "instance": one.instance}
+    columns |= {name: getattr(one, name) for name in _SHARE}
+    columns["parts"] = _json(encode_durations(one.parts)) if one.parts else None
+    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+    own = [name for name in columns if name not in ("operation", "node", "instance")]
+    changes = ", ".join(f"{name} = coalesce(excluded.{name}, {name})" for name in own)  # others may have added theirs
+    file.execute(
+        f"INSERT INTO shares ({names}) VALUES ({marks}) ON CONFLICT DO UPDATE SET {changes}",  # noqa: S608
+        tuple(columns.values()),
+    )
+    if one.seconds is not None or one.cause is not None:
+        mark_start_ended(file, number, one.node, one.instance, now)
+
+
+def mark_start_ended(file: sqlite3.Connection, number: int, node: str, instance: str, now: float) -> None:
+    """Note that it has become known how a start ended: the order in which that was counts, whatever clocks say."""
+    file.execute(
+        "UPDATE shares SET told = (SELECT coalesce(max(told), 0) + 1 FROM shares), told_at = ? "
+        "WHERE operation = ? AND node = ? AND instance = ? AND told IS NULL",
+        (now, number, node, instance),
+    )
+
+
+def add_cause(file: sqlite3.Connection, profile: str, share: NodeResult, now: float) -> bool:
+    """Note why the start of a container failed with what is known of that start; False where nothing is, or it ended well."""
+    row = file.execute(
+        "SELECT operation, instance, seconds FROM shares WHERE container LIKE ? || '%' AND node = ? "
+        "AND operation IN (SELECT id FROM operations WHERE kind = 'start' AND profile = ?) ORDER BY operation DESC LIMIT 1",
+        (share.container, share.node, profile),
+    ).fetchone()
+    if row is None or row["seconds"] is not None:
+        return False
+    file.execute(
+        "UPDATE shares SET cause = coalesce(cause, ?) WHERE operation = ? AND node = ? AND instance = ?",
+        (share.cause, row["operation"], share.node, row["instance"]),
+    )
+    mark_start_ended(file, row["operation"], share.node, row["instance"], now)
+    return True
+
+
+def write_engine_figures(
+    file: sqlite3.Connection, container: str, accept_length: float | None, tokens_per_second: float | None
+) -> None:
+    """Keep what was seen of an engine with the start of its container."""
+    file.execute(
+        "UPDATE shares SET accept_length = coalesce(?, accept_length), tokens_per_second = coalesce(?, tokens_per_second) "
+        "WHERE container LIKE ? || '%' AND operation IN (SELECT id FROM operations WHERE kind = 'start')",
+        (accept_length, tokens_per_second, container),
+    )
+
+
+def delete_oldest(file: sqlite3.Connection) -> None:
+    """Let the oldest operations go, where there are too many."""
+    oldest = "(SELECT id FROM operations ORDER BY id DESC LIMIT 1 OFFSET ?)"
+    file.execute(f"DELETE FROM shares WHERE operation <= {oldest}", (_KEPT,))  # noqa: S608
+    file.execute(f"DELETE FROM operations WHERE id <= {oldest}", (_KEPT,))  # noqa: S608
+
+
+def drop(file: sqlite3.Connection, key: str) -> None:
+    """Take out an operation in which nothing was done."""
+    file.execute("DELETE FROM shares WHERE operation = (SELECT id FROM operations WHERE key = ?)", (key,))
+    file.execute("DELETE FROM operations WHERE key = ?", (key,))
+
+
+def settle(file: sqlite3.Connection, key: str, outcome: str, why: str, now: float) -> None:
+    """Note what became of an operation that others finished, and of its parts whose end nobody had seen, or that were left to
+    go on by themselves; what it advised is over with that."""
+    file.execute(
+        "UPDATE operations SET outcome = coalesce(outcome, ?), ended = coalesce(ended, ?), hint = NULL, why = ? "
+        "WHERE parent = ? AND (outcome IS NULL OR (kind = 'start' AND outcome = ?))",
+        (outcome, now, why, key, outcome),
+    )
+    file.execute(
+        "UPDATE operations SET outcome = coalesce(outcome, ?), ended = coalesce(ended, ?), hint = NULL, "
+        "why = coalesce(why || '; ', '') || ? WHERE key = ?",
+        (outcome, now, why, key),
+    )
+
+
+def list_finished_switches(file: sqlite3.Connection) -> list[dict[str, Any]]:
+    """Return each profile's last switch that came to a ready model, whoever had begun its start: its number, when it ended, on
+    which nodes. The last is the one with the highest number: a clock may have been set back."""
+    found = file.execute(
+        "SELECT profile, max(id) AS operation, ended AS ts, nodes FROM operations "
+        "WHERE kind = 'switch' AND outcome = 'ready' AND profile IS NOT NULL AND ended IS NOT NULL GROUP BY profile"
+    ).fetchall()
+    return [dict(row) | {"nodes": _data(row["nodes"])} for row in found]
+
+
+def list_start_results(file: sqlite3.Connection) -> list[dict[str, Any]]:
+    """Return how the last starts ended, in the order in which that became known, as `expectation` reads them: of a model
+    over several Sparks one for each rank, all with its ``nodes``, the head's first."""
+    found = file.execute(
+        "SELECT told_at AS ts, o.profile, o.hash, o.alike AS kind, s.node, s.seconds, s.parts, s.peak, s.estimated, "
+        "s.has_joined AS joined, s.cause AS failed, s.container, o.nodes, o.id AS operation "
+        "FROM shares s JOIN operations o ON o.id = s.operation "
+        "WHERE s.told IS NOT NULL AND o.kind = 'start' ORDER BY s.told DESC LIMIT ?",
+        (_TOLD,),
+    ).fetchall()
+    return [dict(row) | {"parts": _data(row["parts"]), "nodes": _data(row["nodes"])} for row in reversed(found)]
+
+
+def query_operations(
+    file: sqlite3.Connection, *, profile: str | None = None, node: str | None = None, most: int = 100,
+    number: int | None = None, before: int | None = None, parent: int | None = None,
+) -> list[StoredOperation]:  # fmt: skip
+    """Return operations, the newest first, each with host and process: of a profile or instance, on a node, of a number."""
+    of_profile = (
+        "(o.profile = :profile OR o.instance = :profile "
+        "OR EXISTS (SELECT 1 FROM shares s WHERE s.operation = o.id AND s.instance = :profile))"
+    )
+    nodes = "CASE WHEN json_valid(o.nodes) THEN o.nodes ELSE '[]' END"
+    on_node = f"EXISTS (SELECT 1 FROM json_each({nodes}) WHERE value = :node)"  # noqa: S608
+    conditions = (
+        (of_profile, profile), (on_node, node), ("o.id = :number", number), ("o.id < :before", before),
+        ("o.parent = (SELECT key FROM operations WHERE id = :parent)", parent),
+    )  # fmt: skip
+    where = " AND ".join(condition for condition, value in conditions if value is not None) or "1"
+    rows = file.execute(
+        "SELECT o.*, (SELECT id FROM operations p WHERE p.key = o.parent) AS parent_id FROM operations o "  # noqa: S608
+        f"WHERE {where} ORDER BY o.id DESC LIMIT :most",
+        {"profile": profile, "node": node, "number": number, "before": before, "parent": parent, "most": most},
+    ).fetchall()
+    shares = _shares(file, [row["id"] for row in rows])
+    return [
+        StoredOperation(_operation(row, shares.get(row["id"], ())), _text(row["host"]), _count(row["pid"]))
+        for row in rows
+    ]
+
+
+def _shares(file: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, tuple[NodeResult, ...]]:
+    found: dict[int, tuple[NodeResult, ...]] = {}
+    query = "SELECT * FROM shares WHERE operation BETWEEN ? AND ? ORDER BY rowid"
+    for row in file.execute(query, (min(numbers, default=0), max(numbers, default=-1))):
+        found[row["operation"]] = (*found.get(row["operation"], ()), read_node_result(row))
+    return found
+
+
+def read_node_result(row: sqlite3.Row) -> NodeResult:
+    """Return a row of ``shares``."""
+    whole = ("available_before", "peak", "settled", "estimated", "available_after", "freed", "missing")
+    figures = ("seconds", "accept_length", "tokens_per_second")
+    values: dict[str, Any] = {name: _text(row[name]) for name in _SHARE if name not in (*whole, *figures, "has_joined")}
+    values |= {name: _count(row[name]) for name in whole}
+    values |= {name: float(row[name]) if is_duration(row[name]) else None for name in figures}
+    joined = None if row["has_joined"] is None else bool(row["has_joined"])
+    node, instance = NodeName(str(row["node"])), str(row["instance"])
+    return NodeResult(node, instance, has_joined=joined, parts=decode_durations(_data(row["parts"])), **values)
+
+
+def _operation(row: sqlite3.Row, shares: tuple[NodeResult, ...]) -> OperationRecord:
+    usual = float(row["usual"]) if is_duration(row["usual"]) else None
+    texts = ("profile", "instance", "hash", "text", "engine", "image", "alike", "command", "outcome", "why", "hint")
+    nodes = _data(row["nodes"])
+    told: dict[str, Any] = {name: _text(row[name]) for name in texts}
+    return OperationRecord(
+        id=int(row["id"]),
+        kind=OperationKind(row["kind"]) if row["kind"] in list(OperationKind) else OperationKind.START,
+        began=_time(row["began"]) or 0.0,
+        operator=str(row["operator"]),
+        nodes=tuple(NodeName(str(one)) for one in nodes) if isinstance(nodes, list) else (),
+        parent=_count(row["parent_id"]),
+        ended=_time(row["ended"]),
+        seconds=float(row["seconds"]) if is_duration(row["seconds"]) else None,
+        exit_code=_count(row["exit_code"]),
+        verdict=_verdict(_data(row["verdict"])),
+        usual=ExpectedDurations(usual, decode_durations(_data(row["usual_parts"]))),
+        moments=_moments(_data(row["moments"])),
+        shares=shares,
+        **told,
+    )
+
+
+def _verdict(data: object) -> Verdict | None:
+    try:
+        return from_json_data(Verdict, data) if isinstance(data, Mapping) else None
+    except (ValueError, AttributeError, RecursionError):
+        return None
+
+
+def _moments(data: object) -> tuple[StepRecord, ...]:
+    try:
+        return tuple(from_json_data(StepRecord, one) for one in data) if isinstance(data, list) else ()
+    except (ValueError, AttributeError):
+        return ()
+
+
+def _json(value: object) -> str | None:
+    return None if value is None else json.dumps(to_json_data(value), ensure_ascii=False)
+
+
+def _data(text: object) -> object:
+    try:
+        return json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and 0 <= value < 1 << 60 else None
+
+
+def _time(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and 0 <= value < 1e12 else None
+
+
+def take_over(file: sqlite3.Connection, records: Sequence[Mapping[str, Any]], content: str, now: float) -> None:
+    """Put the starts of an earlier sparkctl's file into the tables, once; ``content`` names what was in the file."""
+    file.execute("BEGIN IMMEDIATE")
+    known = file.execute("SELECT 1 FROM taken_over WHERE content = ?", (content,)).fetchone()
+    if known is None:
+        file.execute("INSERT INTO taken_over (content, at) VALUES (?, ?)", (content, now))
+        for number, record in enumerate(records):
+            _take_record(file, f"{content}-{number}", record)
+    file.execute("COMMIT")
+
+
+def _take_record(file: sqlite3.Connection, key: str, one: Mapping[str, Any]) -> None:
+    profile, node, seconds, failed = (one.get(name) for name in ("profile", "node", "seconds", "failed"))
+    is_good = is_duration(seconds)
+    if not isinstance(profile, str) or not isinstance(node, str) or not (is_good or isinstance(failed, str)):
+        return
+    when = _time(one.get("ts"))
+    peak, estimated = _count(one.get("peak")), _count(one.get("estimated"))
+    share = NodeResult(
+        NodeName(node), profile, container=_text(one.get("container")), peak=peak, estimated=estimated,
+        seconds=float(seconds or 0.0) if is_good else None, cause=None if is_good else _text(failed),
+        has_joined=True if one.get("joined") else None, parts=decode_durations(one.get("parts")),
+    )  # fmt: skip
+    took = share.seconds or 0.0
+    write_operation(file, key, None, ("", 0), OperationRecord(
+        id=0, kind=OperationKind.START, began=max(0.0, (when or 0.0) - took), operator="", nodes=(NodeName(node),), profile=profile,
+        instance=profile, hash=_text(one.get("hash")), alike=_text(one.get("kind")), ended=when, seconds=share.seconds,
+        outcome="ready" if is_good else "failed", shares=(share,),
+    ), when if when is not None else -1.0)  # fmt: skip

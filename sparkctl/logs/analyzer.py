@@ -1,0 +1,445 @@
+"""What an engine's log has told so far. Pure: lines in; phase, step, facts, failures and the root among them out.
+
+`up`, `diagnose` and every look at a failure read with this one reader and pick with this one rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from sparkctl.engines.base import Engine, Failure, FailureWeight, LineSignal, refine_failure
+from sparkctl.engines.line_preparer import LinePreparer, strip_log_prefix
+from sparkctl.logs.bounded_pattern import compile_bounded
+from sparkctl.logs.line_patterns import (  # fmt: skip
+    ACCESS_LINE,
+    DURATION_PATTERN,
+    ERRORS,
+    INFERENCE_REQUEST,
+    OTHER_REQUEST,
+    REFUSED_REQUEST,
+    SHUTDOWN_PHRASES,
+    STARTUP_ONLY_CAUSES,
+    STOP_REQUESTS,
+    TRACEBACK_STARTS,
+    is_below_error,
+    looks_like_error,
+    may_hold_duration,
+)
+from sparkctl.logs.log_seen import EvidenceLine, failure_weight, has_consequences, make_room_for, pick_most_specific
+from sparkctl.logs.log_timeline import LogPhaseTimer
+from sparkctl.logs.own_requests import is_own_request
+from sparkctl.model.diagnosis import ReportedDuration
+from sparkctl.model.engine_facts import EngineFact, EngineFactName
+from sparkctl.model.engine_metrics import StatsLineKind
+from sparkctl.model.launch_plan import ReadinessRule
+from sparkctl.model.log_line import LogLine
+from sparkctl.model.phase import Phase, PhaseDuration, Step
+from sparkctl.model.sanitize import sanitize_line, truncate_text
+from sparkctl.model.verdict import FailureCause
+
+_MOST_TOOK = 64
+# Lines of an engine at work after a failure that it has lived through: a dying one prints hardly any.
+LIVED_ON, _LIVED_ON_FATAL = 3, 50
+# Lines that tell of tokens made since: a dying engine's front prints at most one, of the seconds before.
+_MADE_ON = 2
+_BANNER = 40  # lines between an engine's name with its version and its settings, at most
+_TAIL = 6  # lines of tidying up that may follow the last error
+_ONLY_ASKED = (OTHER_REQUEST,)
+
+
+@dataclass(slots=True)
+class LogAnalyzer:
+    """Reads one log. A phase is never left backwards: draft models load weights after graphs were captured.
+
+    ``whole``: it is a log from end to end, nobody watches it grow. It may hold several runs, of which the last counts,
+    and what only an engine at work prints shows that it was ready, though the ready line was lost.
+    """
+
+    engine: Engine
+    ready: ReadinessRule
+    whole: bool = False
+    phase: Phase = Phase.STARTING
+    step: Step | None = None
+    ready_line_seen: bool = False
+    has_served: bool = False
+    failures: list[EvidenceLine] = field(default_factory=list)
+    last_error: EvidenceLine | None = None
+    facts: dict[EngineFactName, EngineFact] = field(default_factory=dict)
+    took: list[ReportedDuration] = field(default_factory=list)
+    runs: int = 1
+    run_began: int = 1  # the line at which the last run began
+    before: EvidenceLine | None = None  # the root of the run before
+    stopped: EvidenceLine | None = None  # the first line of a stop that was asked for
+    _life: int = 0
+    _made: int = 0
+    _lived_at: int = 0  # the last line of an engine at work
+    _opened_at: int | None = None  # the first line since of a traceback, or of a command line's usage
+    _joined_from: int = 0
+    _level_error: EvidenceLine | None = None
+    _banner: tuple[int, EngineFact] | None = None
+    _has_old_version: bool = False
+    _moves: int = 0
+    _times: LogPhaseTimer = field(default_factory=LogPhaseTimer)
+    _begun: set[str] = field(default_factory=set)
+    _preparer: LinePreparer = field(default_factory=LinePreparer)
+    _is_ready_line: Callable[[str], object] | None = None
+    _all_ordinary: tuple[str, ...] = ()
+    _latest: tuple[int, str] | None = None
+
+    def __post_init__(self) -> None:
+        self._all_ordinary = (
+            OTHER_REQUEST,
+            INFERENCE_REQUEST,
+            *(re.escape(start) for start in self.engine.signs.serving),
+        )
+        self._is_ready_line = compile_bounded(self.ready.line).search if self.ready.line else None
+        self.ready_line_seen = self.ready.line is None
+
+    def feed_lines(self, lines: Iterable[LogLine]) -> bool:
+        """Take in lines; return whether phase or step moved."""
+        before = (self.phase, self.step, self.ready_line_seen)
+        for line in lines:
+            self.feed_line(line)
+        return (self.phase, self.step, self.ready_line_seen) != before
+
+    def feed_line(self, line: LogLine) -> None:
+        """Take in one line."""
+        was_joining = self._preparer.is_joining
+        texts = self._preparer.feed(line.text)
+        is_joined = was_joining and not self._preparer.is_joining and len(texts) == 2
+        if self._preparer.is_joining and "validation error" in line.text:
+            self._joined_from = line.number
+        for at, text in enumerate(texts):
+            if is_joined and at:  # an error over several lines stands where it begins
+                latest = self._latest
+                self._read_one(replace(line, number=self._joined_from or line.number), text)
+                self._latest = latest
+            else:
+                self._read_one(line, text)
+
+    @property
+    def latest(self) -> EvidenceLine | None:
+        """The last line with text."""
+        return None if self._latest is None else EvidenceLine(*self._latest)
+
+    @property
+    def fatal(self) -> EvidenceLine | None:
+        """The first line after which the engine cannot come up any more, even if its process lingers."""
+        return next((seen for seen in self.list_open_failures if seen.failure and seen.failure.fatal), None)
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether readiness was reached at any time of the last run, as far as the log tells."""
+        return self.has_served or (self.ready_line_seen and self.ready.line is not None)
+
+    @property
+    def ignorable_patterns(self) -> tuple[str, ...]:
+        """Regexes of prepared lines that may be passed over from here on without loss, as `pass_over` takes them: what
+        tells nothing, and once nothing hangs on it any more, what tells of an engine at work."""
+        if not self.whole or not (self.ready_line_seen or self.has_served) or self._preparer.is_joining:
+            return ()
+        if not self.has_served or (self.failures and self._life - self.failures[-1].life < _LIVED_ON_FATAL):
+            return _ONLY_ASKED
+        return self._all_ordinary
+
+    def pass_over(self, latest: LogLine) -> None:
+        """Take in `ordinary` lines at once, of which this is the last."""
+        self._latest = latest.number, self._preparer.feed(latest.text)[-1]
+        self._lives(latest.number)
+
+    @property
+    def list_open_failures(self) -> list[EvidenceLine]:
+        """The failures that the engine has not lived through, in the order of the log."""
+        return [
+            seen for seen in self.failures if seen.failure is not None and not self._lived_through(seen, seen.failure)
+        ]
+
+    @property
+    def find_root_failure(self) -> EvidenceLine | None:
+        """The failure that explains the others: the most concrete, among equals the first."""
+        found = pick_most_specific(self.list_open_failures)
+        if found is None or failure_weight(found) > FailureWeight.LOST:
+            return found
+        # Only that it died is left: what another of its processes went on after may yet be the reason.
+        return pick_most_specific(
+            [seen for seen in self.failures if seen.serving is found.serving and seen.life == found.life]
+        )
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether this run was seen to begin, or to move on."""
+        return bool(self._begun) or self._moves > 1
+
+    @property
+    def find_end_cause(self) -> EvidenceLine | None:
+        """The root, where it is more than what a healthy server prints of a client's bad request or of a stop: with an
+        exception that no rule knows some part of the engine says that it ends of it."""
+        root = self.find_root_failure
+        if root is None or root.failure is None:
+            return None
+        is_the_end = root.failure.weight >= FailureWeight.DEATH or not root.serving or self.fatal is not None
+        return root if is_the_end else None
+
+    @property
+    def find_final_error(self) -> EvidenceLine | None:
+        """The error by which the log ends, whoever knows it: not one after which it went on."""
+        seen = self.last_error
+        if seen is None or self.stopped is not None or self._latest is None or self._moves > seen.moves:
+            return None
+        return seen if self._latest[0] - seen.number <= _TAIL else None
+
+    @property
+    def unnamed_error(self) -> EvidenceLine | None:
+        """The error on which a log ends whose engine never became ready, where no rule knows it."""
+        seen = self._level_error
+        if (
+            seen is None
+            or self.stopped is not None
+            or self.was_ready
+            or self._latest is None
+            or self._moves > seen.moves
+        ):
+            return None
+        return seen if self._latest[0] - seen.number <= _TAIL else None
+
+    def for_last_run(self) -> LogAnalyzer:
+        """Return the reader of the last run: what only a start can say, after readiness, is of a start of its own."""
+        opens = (
+            next((seen for seen in self.list_open_failures if self._is_of_a_start(seen)), None) if self.whole else None
+        )
+        if opens is None:
+            return self
+        fresh = LogAnalyzer(self.engine, self.ready, self.whole)
+        fresh.runs, fresh._latest, fresh._moves = self.runs + 1, self._latest, 1
+        fresh.run_began = min(self._opened_at or opens.number, opens.number)
+        earlier = [seen for seen in self.list_open_failures if seen.number < fresh.run_began]
+        if any(seen.failure is not None and seen.failure.fatal for seen in earlier):
+            fresh.run_began, fresh.before = opens.number, pick_most_specific(earlier)
+        for seen in self.failures:
+            if seen.number >= fresh.run_began:
+                fresh.failures.append(replace(seen, serving=False, life=0, moves=1, made=0))
+        version = self.facts.get(EngineFactName.ENGINE_VERSION)
+        if version is not None:
+            fresh.facts[EngineFactName.ENGINE_VERSION] = version
+        return fresh
+
+    @property
+    def contributing(self) -> tuple[EvidenceLine, ...]:
+        """What went wrong besides the root and is no mere consequence: other concrete causes, each once."""
+        root = self.find_root_failure
+        found: dict[FailureCause, EvidenceLine] = {}
+        for seen in self.list_open_failures:
+            if (
+                root is None
+                or seen.failure is None
+                or root.failure is None
+                or seen.failure.weight < FailureWeight.LIKELY
+            ):
+                continue
+            if seen.failure.cause is not root.failure.cause:
+                found.setdefault(seen.failure.cause, seen)
+        return tuple(found.values())
+
+    @property
+    def parts(self) -> tuple[PhaseDuration, ...]:
+        """What each part of the start took by the stamps of its lines, as far as they have any."""
+        return self._times.parts
+
+    def _lived_through(self, seen: EvidenceLine, failure: Failure) -> bool:
+        if self.whole and self.was_ready and not seen.serving:
+            return True
+        if self.whole and seen.serving and failure.cause in STARTUP_ONLY_CAUSES and self._lived_at > seen.number:
+            return True  # a client's adapter, template or picture: the engine went on
+        since = self._life - seen.life
+        if failure.fatal:
+            if since >= _LIVED_ON_FATAL:
+                return True
+            # A model's own text may quote an error. Of a real one some other part of the engine speaks as well.
+            return seen.serving and self._made - seen.made >= _MADE_ON and not has_consequences(seen, self.failures)
+        return since >= LIVED_ON or self._moves > seen.moves
+
+    def _is_of_a_start(self, seen: EvidenceLine) -> bool:
+        failure = seen.failure
+        if (
+            failure is None
+            or not seen.serving
+            or failure.cause not in STARTUP_ONLY_CAUSES
+            or failure.weight < FailureWeight.CONCRETE
+        ):
+            return False
+        return self.stopped is not None or seen is self.find_root_failure or failure.cause is FailureCause.UNKNOWN_FLAG
+
+    def _lives(self, number: int) -> None:
+        self._lived_at, self._opened_at = number, None
+
+    def _read_one(self, line: LogLine, text: str) -> None:
+        if is_own_request(text):
+            return
+        signs = self.engine.signs
+        if text.startswith(signs.begins):
+            if self.whole:
+                self._begin(line, next(begin for begin in signs.begins if text.startswith(begin)))
+            else:
+                self.stopped = None  # it begins anew
+        self._latest = line.number, text
+        if text.startswith(TRACEBACK_STARTS):
+            self._opened_at = self._opened_at or line.number
+        elif self.stopped is None and self._begins_stop(text):
+            self.stopped = EvidenceLine(line.number, sanitize_line(text))
+            self._lives(line.number)
+        if self.phase is Phase.STARTING:
+            self._move(Phase.LOADING, None, line)
+        if (
+            self._is_ready_line is not None
+            and not self.ready_line_seen
+            and self._is_ready_line(text)
+            and self._says_ready(text)
+        ):
+            self.ready_line_seen = True
+            self._times.mark_ready(line)
+            self._move(Phase.WARMING, Step("first token"), line)
+        if text.startswith(signs.serving):
+            self._life += 1
+            self._lives(line.number)
+            self.has_served = self.has_served or (self.whole and self._is_at_work(text))
+            if self.failures and self._life - self.failures[-1].life <= _LIVED_ON_FATAL and self._makes_tokens(text):
+                self._made += 1
+            return
+        if text.startswith("INFO: ") and (answered := ACCESS_LINE.match(text)):
+            self._lives(line.number)
+            if answered["used"]:
+                self._life += 1
+                self.has_served = self.has_served or self.whole
+            return
+        signal = self.engine.classify_line(text)
+        if signal is not None:
+            self._take(signal, line, text)
+        elif looks_like_error(text) and not is_below_error(_level(line)):
+            self.last_error = EvidenceLine(line.number, sanitize_line(text), moves=self._moves)
+        self._look_at_level(signal, line, text)
+        if (
+            not self.ready_line_seen
+            and len(self.took) < _MOST_TOOK
+            and may_hold_duration(text)
+            and (found := DURATION_PATTERN.match(text))
+        ):
+            self.took.append(
+                ReportedDuration(truncate_text(found["what"].strip(), 80), float(found["seconds"]), line.number)
+            )
+
+    def _begins_stop(self, text: str) -> bool:
+        """Tell whether an orderly stop begins here. A failure that came before is why it ends, then."""
+        if text.startswith(STOP_REQUESTS):
+            return self.fatal is None
+        is_up = self.was_ready or (not self.whole and self._life > 0)  # of a log's tail the ready line may be cut off
+        return is_up and text.startswith(SHUTDOWN_PHRASES) and self.fatal is None
+
+    def _says_ready(self, text: str) -> bool:
+        """The engine knows its own line from a model's text that quotes it; a profile's rule is the profile's word."""
+        if self.ready.line != self.engine.defaults.ready_line:
+            return True
+        signal = self.engine.classify_line(text)
+        return signal is not None and signal.phase is Phase.READY
+
+    def _look_at_level(self, signal: LineSignal | None, line: LogLine, text: str) -> None:
+        """Keep the last line that the program itself calls an error, while it is not ready and no rule knows it."""
+        if self.was_ready or (signal is not None and signal.failure is not None) or text[:1].isspace():
+            return
+        if not text.startswith(TRACEBACK_STARTS) and _level(line) in ERRORS:
+            self._level_error = EvidenceLine(line.number, sanitize_line(text), moves=self._moves)
+
+    def _makes_tokens(self, text: str) -> bool:
+        told = self.engine.parse_stats_line(text)
+        return told is not None and bool(told.generation_rate)
+
+    def _is_at_work(self, text: str) -> bool:
+        told = self.engine.parse_stats_line(text)
+        return told is not None and told.kind not in (StatsLineKind.PREFILL, StatsLineKind.HEALTH)  # a warm-up is that
+
+    def _begin(self, line: LogLine, begin: str) -> None:
+        """A start begins. Where one has begun before, what was read is of an earlier run."""
+        if begin in self._begun or self.failures or (self._moves > 1 and (not self._begun or self.was_ready)):
+            version, banner, ended = self.facts.get(EngineFactName.ENGINE_VERSION), self._banner, self.for_last_run()
+            fresh = LogAnalyzer(self.engine, self.ready, self.whole)
+            fresh.runs, fresh.run_began, fresh.before = ended.runs + 1, line.number, ended.find_end_cause
+            fresh._preparer, fresh._joined_from, fresh._latest = self._preparer, self._joined_from, self._latest
+            if banner is not None and line.number - banner[0] > _BANNER:
+                banner = None
+            if banner is not None:
+                fresh.run_began, version = banner
+            fresh._has_old_version = banner is None
+            if version is not None:
+                fresh.facts[EngineFactName.ENGINE_VERSION] = version
+            for name in self.__slots__:
+                setattr(self, name, getattr(fresh, name))
+        self._begun.add(begin)
+
+    def _take(self, signal: LineSignal, line: LogLine, text: str) -> None:
+        for fact in signal.facts:
+            if fact.name is EngineFactName.ENGINE_VERSION:
+                if signal.phase is None and (self.failures or self.was_ready or self._moves > 1):
+                    self._banner = line.number, fact  # of the run that begins here, as it seems
+                if self._has_old_version:
+                    self.facts[fact.name], self._has_old_version = fact, False
+            if fact.name not in self.facts or (fact.is_fallback and not self.facts[fact.name].is_fallback):
+                self.facts[fact.name] = fact
+        if signal.failure is not None:
+            step = None if self.step is None else self.step.name
+            told = {name: fact.value for name, fact in self.facts.items()}
+            is_serving = self.was_ready
+            self._note(refine_failure(signal.failure, text, step, told, is_serving=is_serving), line, text)
+        # The engine's own idea of ready is not ours: the rule's line, health and a token decide.
+        phase = Phase.WARMING if signal.phase is Phase.READY else signal.phase
+        if signal.step is not None and self._is_late(signal.step):
+            return
+        if phase is not None and phase.order >= self.phase.order:
+            self._move(phase, signal.step or (self.step if phase is self.phase else None), line)
+        elif signal.step is not None and phase is None:
+            self.step = signal.step
+
+    def _is_late(self, step: Step) -> bool:
+        """Tell whether a bar comes from a part that is over: stderr is not written in step with stdout."""
+        if step.fraction is None or (self.step is not None and step.name == self.step.name):
+            return False
+        if self.fatal is not None and not self.was_ready:
+            return True
+        return step.fraction >= 1 and self._times.has(step.name)
+
+    def _note(self, failure: Failure, line: LogLine, text: str) -> None:
+        """Keep a failure; of those that say the same again the first is enough, unless it was lived through."""
+        now = self.was_ready and self.whole
+        if self.stopped is not None and failure.weight < FailureWeight.LIKELY:
+            return  # what a server's parts say of each other while it stops
+        if now and REFUSED_REQUEST.search(text):
+            return
+        self._times.advance_time(line)
+        for at, seen in enumerate(self.failures):
+            if seen.failure is not None and (seen.failure.cause, seen.failure.weight, seen.failure.fatal) == (
+                failure.cause, failure.weight, failure.fatal
+            ) and self._lived_through(seen, seen.failure):  # fmt: skip
+                del self.failures[at]
+                break
+        if not make_room_for(self.failures, failure):
+            return
+        self.failures.append(
+            EvidenceLine(line.number, sanitize_line(text), failure, now, self._life, self._moves, self._made)
+        )
+
+    def _move(self, phase: Phase, step: Step | None, line: LogLine) -> None:
+        name = None if step is None else step.name
+        is_new = phase is not self.phase or name != (None if self.step is None else self.step.name)
+        self.phase, self.step = phase, step
+        if not is_new:
+            return
+        self._moves += 1
+        if self.ready_line_seen and self.ready.line:
+            self._times.advance_time(line)
+        else:
+            self._times.start_phase(phase, name, line)
+
+
+def _level(line: LogLine) -> str | None:
+    """Return the level that a line's own header names."""
+    return strip_log_prefix(sanitize_line(line.text[:200]))[0]

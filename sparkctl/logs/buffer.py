@@ -1,0 +1,190 @@
+"""The log of an instance as a screen wants it: every source's lines, cleaned, marked, numbered, any of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from math import floor
+
+from sparkctl.engines.line_preparer import split_carriage_returns
+from sparkctl.logs.disk_buffer import DiskLineBuffer
+from sparkctl.logs.line_classifier import LineClassifier, LineMark, LogLevel, Marks
+from sparkctl.logs.logorder import ArrivalOrder, LineKey, TimeOrder
+from sparkctl.model.log_line import LogLine
+from sparkctl.model.sanitize import sanitize_line
+
+LONGEST = 16384  # characters of a line that are kept: three quarters from its head, one from its tail
+_SOURCES = 90
+_HEADER = "-"  # for no mark and no level
+_FIRST_SOURCE = 0x21  # a source is one printable character of the record
+Marker = Callable[[str], Marks]
+Marked = tuple[str, LogLevel | None, LineMark | None]
+
+
+@dataclass(frozen=True, slots=True)
+class BufferedLine:
+    """``number`` counts all lines of the book from 0, ``line`` from 1 those of its own log (as evidence does).
+
+    ``text`` is one printable line. ``moment`` orders lines of several sources, in ms; 0 where there is only one.
+    """
+
+    number: int
+    source: int
+    line: int
+    when: str
+    text: str
+    moment: int = 0
+    is_stderr: bool = False
+    level: LogLevel | None = None
+    mark: LineMark | None = None
+
+    @property
+    def key(self) -> LineKey:
+        """Where the line stands among the others."""
+        return self.moment, self.number
+
+    @property
+    def is_error(self) -> bool:
+        """Whether somebody who looks for errors looks for this line."""
+        return is_error(self.mark or _HEADER, self.level or _HEADER)
+
+
+def is_error(mark: str, level: str) -> bool:
+    """Tell whether a record with these first two characters is an error."""
+    return mark == LineMark.FAILURE or level == LogLevel.ERROR
+
+
+class LogBuffer:
+    """Takes lines of ``sources`` (node names, or ranks) as they come and keeps the newest of them all.
+
+    With one source the order is that of its log. Several are merged by Docker's stamps, which are as good as the
+    nodes' clocks; within a source the order of its log holds whatever the stamps say.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[str] = ("",),
+        markers: Sequence[LineClassifier] | None = None,
+        spool: DiskLineBuffer | None = None,
+    ) -> None:
+        if not 1 <= len(sources) <= _SOURCES:
+            raise ValueError(f"1 to {_SOURCES} sources, not {len(sources)}")
+        self.sources = tuple(sanitize_line(name) for name in sources)
+        self.spool = DiskLineBuffer() if spool is None else spool
+        self.order: ArrivalOrder | TimeOrder = ArrivalOrder(self.spool) if len(sources) == 1 else TimeOrder()
+        self._markers = tuple(markers) if markers is not None else tuple(LineClassifier() for _ in sources)
+        self._began: float | None = None
+        self._latest = [0] * len(sources)
+        self._last = [0] * len(sources)  # the number of each log's last line
+        self.omitted = 0  # lines that the logs have and nobody put in: those of our own questions
+
+    def add(self, source: int, lines: Iterable[LogLine]) -> None:
+        """Take lines of one source; a batch costs about 8 µs a line. A rewritten progress bar is one line, as it was left."""
+        mark = self._markers[source].classify_line
+        is_merged = isinstance(self.order, TimeOrder)
+        place = chr(_FIRST_SOURCE + source)
+        records: list[str] = []
+        moments: list[int] = []
+        for line in lines:
+            moment = self._moment(source, line.when) if is_merged else 0
+            when = sanitize_line(line.when)[:40]
+            stream = "e" if line.stream == "stderr" else "o"
+            text, level, found = _as_left(line, mark) if "\r" in line.text else _as_is(line, mark)
+            head = f"{found or _HEADER}{level or _HEADER}{stream}{place}{moment:x}"
+            records.append(f"{head}\t{line.number}\t{when}\t{text}")
+            moments.append(moment)
+            if 0 < self._last[source] < line.number:
+                self.omitted += line.number - self._last[source] - 1
+            self._last[source] = line.number
+        number = self.spool.end
+        self.spool.append(records)
+        if isinstance(self.order, TimeOrder):
+            self.order.add(moments, range(number, number + len(records)))
+            self.order.drop(self.spool.first)
+
+    def read(self, start: int, stop: int) -> list[BufferedLine]:
+        """Return lines by number; fewer where the oldest of them are no longer kept."""
+        start = max(start, self.spool.first)
+        records = self.spool.read(start, stop)
+        return [decode_record(number, record) for number, record in enumerate(records, start)]
+
+    def line(self, number: int) -> BufferedLine | None:
+        """Return one line, None if it is no longer (or not yet) there."""
+        return next(iter(self.read(number, number + 1)), None) if number >= self.spool.first else None
+
+    def close(self) -> None:
+        """Give the disk space back."""
+        self.spool.close()
+
+    def _moment(self, source: int, when: str) -> int:
+        """Return ms since the book's first line, never less than the source's line before."""
+        try:
+            stamp = datetime.fromisoformat(when).timestamp()
+        except (ValueError, OverflowError, OSError):
+            return self._latest[source]
+        if self._began is None:
+            self._began = stamp
+            self._latest = [TimeOrder.EARLIEST] * len(self.sources)
+        moment = min(TimeOrder.LATEST, max(TimeOrder.EARLIEST, floor((stamp - self._began) * 1000)))
+        self._latest[source] = max(self._latest[source], moment)
+        return self._latest[source]
+
+
+def decode_record(number: int, record: str) -> BufferedLine:
+    """Return the line that a record of the spool holds; an unreadable one (a broken disk) is an empty line."""
+    head, _, rest = record.partition("\t")
+    if not rest:
+        return BufferedLine(number, 0, 0, "", "")
+    line, when, text = rest.split("\t", 2)
+    return BufferedLine(
+        number,
+        ord(head[3]) - _FIRST_SOURCE,
+        int(line),
+        when,
+        text,
+        int(head[4:], 16),
+        head[2] == "e",
+        None if head[1] == _HEADER else LogLevel(head[1]),
+        None if head[0] == _HEADER else LineMark(head[0]),
+    )
+
+
+def _as_is(line: LogLine, mark: Marker) -> Marked:
+    text = sanitize_line(line.text)
+    if len(text) > LONGEST:
+        text = _without_middle(text, line.cut)
+    return text, *mark(text)
+
+
+def _as_left(line: LogLine, mark: Marker) -> Marked:
+    """Return a rewritten line as it was left, after those earlier states of it that an operator looks for."""
+    kept: list[str] = []
+    level: LogLevel | None = None
+    found: LineMark | None = None
+    rewritten = [sanitize_line(state) for state in split_carriage_returns(line.text)]
+    for at, state in enumerate(rewritten, 1):
+        its_level, its_mark = mark(state)
+        is_sought = is_error(its_mark or _HEADER, its_level or _HEADER) or its_mark is not None
+        if is_sought or at == len(rewritten):
+            kept.append(state)
+            found = its_mark if found is None or its_mark is LineMark.FAILURE else found
+            level = its_level if level is not LogLevel.ERROR else level
+    text = "  ".join(kept)
+    return (text if len(text) <= LONGEST else _without_middle(text, line.cut)), level, found
+
+
+def get_source(record: str) -> int:
+    """Return which source a record is from."""
+    return ord(record[3]) - _FIRST_SOURCE if record else 0
+
+
+def get_text(record: str) -> str:
+    """Return a record's text."""
+    return record[record.rfind("\t") + 1 :]
+
+
+def _without_middle(text: str, cut: int) -> str:
+    head, tail = LONGEST * 3 // 4, LONGEST // 4
+    missing = len(text) - head - tail + cut
+    return f"{text[:head]} … {missing:,} characters left out … {text[-tail:]}"

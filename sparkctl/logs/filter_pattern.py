@@ -1,0 +1,95 @@
+"""What an operator types to find or to keep lines: ``text``, ``!text`` for all others, ``/regular expression/``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparkctl.logs.bounded_pattern import BoundedPattern, compile_bounded
+from sparkctl.logs.buffer import get_text
+
+_MOST_SPANS = 200  # in one line
+_CLASSES = re.compile(r"\\.")
+
+
+@dataclass(frozen=True, slots=True)
+class FilterPattern:
+    """Small letters (of ASCII) match large ones, too; a pattern with a large letter means it.
+
+    ``fault`` says what is wrong with a regular expression; such a pattern matches every line.
+    """
+
+    typed: str
+    is_inverted: bool = False
+    needle: str | None = None  # None: a regular expression
+    expression: re.Pattern[str] | BoundedPattern | None = None
+    fault: str | None = None
+
+    def matches(self, text: str) -> bool:
+        """Tell whether a line is one of those that are meant."""
+        return bool(self.select([text]))
+
+    def select(self, records: Sequence[str]) -> list[int]:
+        """Return the indices of the records whose text matches. Plain text costs about 0.2 µs a record."""
+        if self.expression is None:
+            return list(range(len(records)))
+        search = self.expression.search
+        if self.needle is None:
+            hits = [index for index, record in enumerate(records) if search(get_text(record))]
+        else:
+            needle = self.needle
+            if needle.lower() == needle:
+                near = [index for index, record in enumerate(records) if needle in record.lower()]
+            else:
+                near = [index for index, record in enumerate(records) if needle in record]
+            hits = [index for index in near if search(get_text(records[index]))]  # it may be in the header only
+        if not self.is_inverted:
+            return hits
+        chosen = set(hits)
+        return [index for index in range(len(records)) if index not in chosen]
+
+    def find_matches(self, text: str) -> list[tuple[int, int]]:
+        """Return where in a line the pattern is, for showing it; nothing for an inverted one."""
+        if self.expression is None or self.is_inverted:
+            return []
+        found: list[tuple[int, int]] = []
+        for match in self.expression.finditer(text):
+            if match.end() > match.start():
+                found.append(match.span())
+            if len(found) == _MOST_SPANS:
+                break
+        return found
+
+
+def parse_filter(typed: str) -> FilterPattern | None:
+    """Return the pattern for what was typed, None for nothing (also while only ``!`` or ``/`` is there yet).
+
+    A backslash at the beginning takes the rest as it is: ``\\!`` looks for an exclamation mark.
+    """
+    rest = typed
+    is_inverted = rest.startswith("!")
+    if is_inverted:
+        rest = rest[1:]
+    if rest.startswith("/"):
+        inner = rest[1:]
+        if inner.endswith("/") and not inner.endswith(r"\/"):
+            inner = inner[:-1]
+        return _expression(typed, is_inverted, inner) if inner else None
+    if rest.startswith("\\"):
+        rest = rest[1:]
+    if not rest:
+        return None
+    # ASCII: what is highlighted has to be what `select` finds, and str.lower knows other pairs than re does
+    flags = re.NOFLAG if rest != rest.lower() else re.IGNORECASE | re.ASCII
+    return FilterPattern(typed, is_inverted, rest, re.compile(re.escape(rest), flags))
+
+
+def _expression(typed: str, is_inverted: bool, inner: str) -> FilterPattern:
+    plain = _CLASSES.sub("", inner)  # \S and \W are not large letters
+    try:
+        flags = re.NOFLAG if plain != plain.lower() else re.IGNORECASE
+        return FilterPattern(typed, is_inverted, None, compile_bounded(inner, flags))
+    except (re.error, ValueError) as broken:
+        what = broken.msg if isinstance(broken, re.error) else str(broken)
+        return FilterPattern(typed, is_inverted, fault=what)

@@ -1,0 +1,103 @@
+"""What marks a line of an engine's log: its level, and whether it is the ready line or tells of a failure. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import StrEnum
+
+from sparkctl.engines.base import Engine, FailureWeight
+from sparkctl.engines.line_preparer import LinePreparer, strip_log_prefix
+from sparkctl.logs.bounded_pattern import compile_bounded
+
+
+class LogLevel(StrEnum):
+    """As the line's own header says it; a line without one (a traceback, a banner) has none."""
+
+    DEBUG = "D"
+    INFO = "I"
+    WARNING = "W"
+    ERROR = "E"
+
+
+class LineMark(StrEnum):
+    """What an operator looks for in a log. A failure is a line that the engine's knowledge takes for one."""
+
+    READY = "R"
+    FAILURE = "F"
+
+
+_LEVELS = {
+    "DEBUG": LogLevel.DEBUG,
+    "INFO": LogLevel.INFO,
+    "WARNING": LogLevel.WARNING,
+    "ERROR": LogLevel.ERROR,
+    "CRITICAL": LogLevel.ERROR,
+}
+_JOINED = 48  # lines, more than a preparer ever joins
+Marks = tuple[LogLevel | None, LineMark | None]
+# What other programs in the container put before a line: uvicorn's INFO:     text, glog's W1120 16:25:16.286 36 a.py:1]
+_OTHERS = re.compile(
+    r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL):\s+"
+    r"|(?P<letter>[IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [^\]\s]+:\d+\] "
+)
+_LETTERS = {"I": LogLevel.INFO, "W": LogLevel.WARNING, "E": LogLevel.ERROR, "F": LogLevel.ERROR}
+
+
+def parse_level_header(text: str) -> tuple[LogLevel | None, int]:
+    """Return the level that a line's header gives it, and how many characters that header is long."""
+    said, rest = strip_log_prefix(text)
+    level, inner = _inner(said, rest)
+    return level, len(text) - len(rest) + inner
+
+
+def _inner(said: str | None, rest: str) -> tuple[LogLevel | None, int]:
+    """Return the level, and the length of another program's header where one stands after the engine's prefixes."""
+    level = _LEVELS.get(said or "")
+    if rest[:1] in ("D", "I", "W", "E", "C", "F") and (found := _OTHERS.match(rest)) is not None:
+        level = level or _LEVELS.get(found["level"] or "") or _LETTERS.get(found["letter"] or "")
+        return level, found.end()
+    return level, 0
+
+
+class LineClassifier:
+    """Marks the lines of one container's log, in their order: an error may be spread over several of them.
+
+    ``engine`` None knows levels only; ``ready_line`` is a regular expression for a prepared line, as in a profile.
+    """
+
+    def __init__(self, engine: Engine | None = None, ready_line: str | None = None) -> None:
+        self._engine = engine
+        self._is_ready: Callable[[str], object] | None = _compile_ready_line(ready_line) if ready_line else None
+        self._preparer = LinePreparer()
+        self._joining = 0  # lines that the preparer has to see, because an error is spread over them
+
+    def classify_line(self, text: str) -> Marks:
+        """Return what marks this line (cleaned, one state of a progress bar). The last word on a line counts."""
+        said, rest = strip_log_prefix(text)
+        level, _ = _inner(said, rest)
+        mark: LineMark | None = None
+        if self._engine is None and self._is_ready is None:
+            return level, None
+        if "validation error" in rest:
+            self._joining = _JOINED
+        if self._joining:
+            self._joining -= 1
+        for line in self._preparer.feed(rest) if self._joining else (rest,):
+            if self._is_ready is not None and self._is_ready(line):
+                mark = LineMark.READY
+            signal = self._engine.classify_line(line) if self._engine is not None else None
+            if signal is None or signal.failure is None:
+                continue
+            level = LogLevel.ERROR
+            if signal.failure.weight != FailureWeight.EXCEPTION:  # a client's bad request leaves one of those, too
+                mark = LineMark.FAILURE
+        return level, mark
+
+
+def _compile_ready_line(ready_line: str) -> Callable[[str], object] | None:
+    """Return what finds the ready line, None for an expression that cannot be used: a recording may hold any."""
+    try:
+        return compile_bounded(ready_line).search
+    except ValueError:
+        return None

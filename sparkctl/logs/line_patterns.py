@@ -1,0 +1,92 @@
+"""What the words of a line give away, whatever engine wrote it: requests, stops, durations, and what sounds bad."""
+
+from __future__ import annotations
+
+import re
+
+from sparkctl.model.verdict import FailureCause
+
+# What engines print of every good start: optional models they lack, and their settings with words like "error" in them.
+_HARMLESS = re.compile(r"^(?:Ignore import error|server_args=|non-default args|Initializing a V1)")
+_BAD = ("error", "exception", "fatal", "failed", "cannot", "could not", "no such", "denied", "killed")
+# Matched at the start of a line: Python's warnings, and the warnings of log formats that no engine uses.
+_IS_WARNING = re.compile(
+    r"(?:[^\s:]{1,300}:\d{1,7}: )?\w{0,40}Warning: "
+    r"|(?:(?!rror|RROR|atal|ATAL).){0,60}?(?<![\w-])(?:WARN|WARNING|[Ww]arning(?=:))(?![\w-])"
+    r"|\[[\d ,:.-]{10,40} W [\d ]{1,20}\]"
+    r"|(?:\[\w{1,16}\]:? ?)?\[?W ?\d{3,4} \d\d:"
+    r"|.{0,40}?\[W\]"
+)
+_SOUNDS_BAD = re.compile(r"\b(?:" + "|".join(_BAD) + r")\b", re.IGNORECASE)
+DURATION_PATTERN = re.compile(
+    r"(?P<what>.{3,120}?)[ ,.]{1,20}+(?:took|takes|elapsed|finished in)[ =:]+(?P<seconds>\d+(?:\.\d+)?) ?s"
+)
+# uvicorn's word on a request. A path is a client's text: nothing is looked for in it.
+# Answered well, and nobody but a client of an engine at work asks for that:
+_USED = r"POST /v1/[^ \"]* HTTP/[0-9.]+\" 200"
+_REQUEST = 'INFO: +[^ ]{1,64} - "'
+INFERENCE_REQUEST = _REQUEST + _USED
+# By anybody, us and Prometheus among them:
+OTHER_REQUEST = rf"{_REQUEST}(?!{_USED})[A-Z]{{3,7}} [^\"]* HTTP/[0-9.]+\" [0-9]{{3}}"
+ACCESS_LINE = re.compile(f"(?P<used>{INFERENCE_REQUEST})|{OTHER_REQUEST}")
+# Printed only after a request to stop, at any time: vLLM's, SGLang's and Python's own words.
+STOP_REQUESTS = (
+    *("API server: shutdown triggered", "SIGTERM received", "Signal SIGTERM received", "Received SIGTERM"),
+    *("KeyboardInterrupt", "Received KeyboardInterrupt"),
+)
+# Printed at an orderly stop. Before it is ready, a server prints some of these after a failure, too.
+SHUTDOWN_PHRASES = (
+    *("Shutting down FastAPI HTTP server", "Shutdown initiated", "Application shutdown complete"),
+    *("INFO:     Shutting down", "INFO:     Application shutdown complete"),
+    "srv    operator(): operator(): cleaning up before exit",
+)
+REFUSED_REQUEST = re.compile(r"validation errors? for \w*(?:Request|Params?|Message)\b")  # a client's
+TRACEBACK_STARTS = ("Traceback (most recent call last)", "usage: ")
+# What only a start can say: after readiness it is of a start that came later.
+STARTUP_ONLY_CAUSES = frozenset(
+    (
+        FailureCause.UNKNOWN_FLAG,
+        FailureCause.BAD_VALUE,
+        FailureCause.MODEL_NOT_FOUND,
+        FailureCause.MODEL_FILES,
+        FailureCause.MODEL_UNSUPPORTED,
+        FailureCause.MODEL_GATED,
+        FailureCause.HUB_UNREACHABLE,
+        FailureCause.TRUST_REMOTE_CODE,
+        FailureCause.TRUNCATED_WEIGHTS,
+        FailureCause.IMAGE_MISSING,
+        FailureCause.STARTUP_MEMORY_CHECK,
+        FailureCause.WEIGHTS_DO_NOT_FIT,
+        FailureCause.MEMORY_CHANGED_DURING_START,
+        FailureCause.IMAGE_ARCH,
+        FailureCause.GPU_RUNTIME_MISSING,
+        FailureCause.DRIVER_MISMATCH,
+    )
+)
+ERRORS = frozenset({"ERROR", "CRITICAL"})
+_BELOW_ERRORS = frozenset({"DEBUG", "INFO", "WARNING"})
+_QUOTES = ("    ", '  File "')  # a traceback shows source code, which quotes what was never said
+
+
+def may_hold_duration(text: str) -> bool:
+    """Tell cheaply whether `TOOK` may match."""
+    return " took " in text or "elapsed" in text or " takes " in text or "finished in " in text
+
+
+def is_below_error(level: str | None) -> bool:
+    """Tell whether a program calls a line something less than an error by its ``level``."""
+    return level in _BELOW_ERRORS
+
+
+def looks_like_error(text: str) -> bool:
+    """Tell whether a line that no rule knows may be an error; what calls itself a warning is none.
+
+    Cheap for most: a pattern that ignores case takes ten times as long as looking for the words.
+    """
+    low = text.lower()
+    for word in _BAD:
+        if word in low:
+            if text.startswith(_QUOTES) or _HARMLESS.match(text) or _IS_WARNING.match(text):
+                return False
+            return _SOUNDS_BAD.search(text) is not None
+    return False

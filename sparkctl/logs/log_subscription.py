@@ -1,0 +1,221 @@
+"""Where a screen has an instance's log from: its container, followed through every break, a saved log, or a recording.
+
+One task of the room's, ended by `close`. What follows the log and what is masked in it is the ``logs`` verb's own; it goes over the
+connection by which the node is followed anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sparkctl.commands.context import InterruptSignal
+from sparkctl.commands.show_log import ShowLog, read_saved_log, show_log
+from sparkctl.model.events import CommandEnded, LogArrived, NodeStateChanged, Outcome, WarningEmitted
+from sparkctl.model.log_line import LogLine
+from sparkctl.model.node import NodeName, NodeState
+
+if TYPE_CHECKING:
+    from sparkctl.logs.log_archive import SavedLog
+    from sparkctl.tui.controller import PanelController
+
+AT_ONCE = 100  # lines between two looks at the keyboard: about a millisecond of work
+WAIT = 0.002  # s between two looks whether a key is done
+_AGAIN = 5.0  # s at least until a node that could not be asked is asked again
+_LOOK = 1.0  # s between two looks whether the instance was started anew
+_REPLAYED = 0.25
+BACK_SAID = 5.0  # s for which it is said that a break is over: one of a moment would be over before it is painted
+
+
+@dataclass(frozen=True, slots=True)
+class LogConsumer:
+    """Who reads: ``begin`` is called before the first line of a container's log, ``take`` with lines in their order, and
+    ``tell`` with what is the matter, None when all is well. ``over``: the log is at its end, and whole. ``is_to_wait``:
+    whether lines are to wait now, because a key has the right of way."""
+
+    begin: Callable[[], None]
+    take: Callable[[Sequence[LogLine]], None]
+    tell: Callable[[str | None], None]
+    over: Callable[[], None] = lambda: None
+    is_to_wait: Callable[[], bool] = lambda: False
+
+
+class LogSubscription:
+    """The log of one instance on one node. ``tail``: only its last lines; their numbers then count from there.
+
+    ``saved``: that of an earlier start of it, from this machine's disk."""
+
+    def __init__(
+        self, room: PanelController, node: NodeName, instance: str, reader: LogConsumer, tail: int | None = None,
+        saved: SavedLog | None = None,
+    ) -> None:  # fmt: skip
+        self._saved = saved
+        self._room, self._node, self._instance, self._reader, self._tail = room, node, instance, reader, tail
+        self._taken = asyncio.Event()
+        self._container: str | None = None
+        self._is_broken = False
+        self._saying: asyncio.Task[None] | None = None  # that a break is over
+        self._task = room.run_background_task(self._run(), f"log of {instance} on {node}")
+        self._task.add_done_callback(self._over)
+
+    def close(self) -> None:
+        """Read no further."""
+        self._task.remove_done_callback(self._over)
+        self._task.cancel()
+        self._cancel_status_timer()
+
+    async def _run(self) -> None:
+        if self._saved is not None:
+            await self._read_saved(self._saved)
+            return
+        if self._room.is_replaying:
+            await self._replay()
+            return
+        while True:
+            self._container = self._listed()
+            self._reader.begin()
+            ended = await self._follow()
+            self._reader.over()
+            if ended is not None and ended.outcome is Outcome.UNREACHABLE:
+                self._reader.tell(f"{ended.message or 'its Spark does not answer'}; read again when it answers")
+                await self._room.clock.sleep(_AGAIN)
+                while not self._answers():
+                    await self._room.clock.sleep(_LOOK)
+                continue
+            while self._listed() in (None, self._container):
+                await self._room.clock.sleep(_LOOK)
+
+    async def _follow(self) -> CommandEnded | None:
+        node = self._room.supervisor.node(self._node)
+        if node is None:
+            self._reader.tell(f"{self._node} is not in the config any more")
+            return None
+        ctx = replace(self._room.context, interrupt=InterruptSignal())
+        request = ShowLog(
+            self._instance,
+            [node],
+            follow=True,
+            tail=self._tail,
+            pace=self._pace,
+            session=self._room.supervisor.background_session,
+        )
+        self._reader.tell(None if self._answers() else f"connecting to {self._node} ...")
+        warned: list[str] = []
+        async with aclosing(show_log(ctx, request)) as events:  # who reads no further leaves nothing running
+            async for event in events:
+                match event:
+                    case LogArrived():
+                        self._answered()
+                        await self._deliver_lines(event.lines)
+                    case NodeStateChanged(state=NodeState.OK):
+                        self._answered()
+                    case NodeStateChanged():
+                        self._cancel_status_timer()
+                        self._is_broken = True
+                        self._reader.tell(_describe_break(event))
+                    case WarningEmitted():
+                        self._cancel_status_timer()
+                        warned.append(event.message)
+                        self._reader.tell(event.message)
+                    case CommandEnded():
+                        self._cancel_status_timer()
+                        self._is_broken = False
+                        # where it is a saved log, a warning has said so, and another may have said who ended it
+                        self._reader.tell(event.message or "; ".join(warned[-2:]) or str(event.outcome))
+                        return event
+                    case _:
+                        pass
+        return None
+
+    def _answered(self) -> None:
+        """Say that all is well: of a break some seconds later, and until then that it was."""
+        if self._is_broken:
+            self._is_broken = False
+            self._reader.tell(f"{self._node} was away and is back: the log goes on where it stopped")
+            self._saying = self._room.run_background_task(self._say_no_more(), f"break of the log of {self._instance}")
+        elif self._saying is None:
+            self._reader.tell(None)
+
+    async def _say_no_more(self) -> None:
+        await self._room.clock.sleep(BACK_SAID)
+        self._saying = None
+        self._reader.tell(None)
+
+    def _cancel_status_timer(self) -> None:
+        """There is something newer to be said than that a break is over."""
+        if self._saying is not None:
+            self._saying.cancel()
+            self._saying = None
+
+    async def _deliver_lines(self, lines: Sequence[LogLine]) -> None:
+        for start in range(0, len(lines), AT_ONCE):
+            self._reader.take(lines[start : start + AT_ONCE])
+            await asyncio.sleep(0)
+            while self._reader.is_to_wait():  # noqa: ASYNC110 - a key is over by the clock, too, which sets no event
+                await asyncio.sleep(WAIT)
+        self._taken.set()
+
+    async def _pace(self) -> None:
+        self._taken.clear()
+        await self._taken.wait()
+
+    def _answers(self) -> bool:
+        store = self._room.bridge.store
+        return self._node in store.nodes and store.state(self._node).state is NodeState.OK
+
+    def _listed(self) -> str | None:
+        """Return the container that the instance has now, as far as it was listed and lives."""
+        store = self._room.bridge.store
+        if self._node not in store.nodes:
+            return None
+        views = store.get_last_known_view(self._node).instances
+        return next((one.container_id for one in views if one.name == self._instance and one.is_alive), None)
+
+    async def _read_saved(self, saved: SavedLog) -> None:
+        self._reader.begin()
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(saved.saved))
+        self._reader.tell(f"an earlier start; this is its saved log ({when}); P goes further back")
+        try:
+            for lines in read_saved_log(saved.path):
+                await self._deliver_lines(lines)
+        except OSError as broken:
+            self._reader.tell(f"the saved log cannot be read: {broken}")
+        self._reader.over()
+
+    async def _replay(self) -> None:
+        """Give the lines that the recording holds, each when it is due; all anew when somebody goes back in it."""
+        mine = [one for one in self._room.recorded if isinstance(one, LogArrived) and self._is_mine(one)]
+        while True:
+            turn = self._room.turn
+            self._reader.begin()
+            await asyncio.sleep(0)  # a reader that begins anew may have ended this feed
+            if not mine:
+                self._reader.tell("this recording holds no line of its log")
+            for event in mine:
+                while event.ts > self._room.now() and not turn.is_set():
+                    await self._room.clock.sleep(_REPLAYED)
+                if turn.is_set():
+                    break
+                await self._deliver_lines(event.lines)
+            else:
+                self._reader.over()
+            await turn.wait()
+
+    def _is_mine(self, event: LogArrived) -> bool:
+        return event.node == self._node and event.instance == self._instance
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        """A defect ends this log alone, and is said where the log stands."""
+        if not task.cancelled() and (defect := task.exception()) is not None:
+            self._reader.tell(f"a defect in sparkctl: {type(defect).__name__}: {defect}; please report it")
+
+
+def _describe_break(event: NodeStateChanged) -> str:
+    words = f"{event.node}: {event.detail or event.state}"
+    if event.next_try is not None:
+        words += f"; attempt {event.attempt}, next try in {event.next_try:.0f} s"
+    return f"{words}; the log goes on where it stopped"

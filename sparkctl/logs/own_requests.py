@@ -1,0 +1,40 @@
+"""Our own questions to an engine, told from everybody else's in its log: by a query that servers write into the access line.
+
+Who asks an engine for its health, its figures or a token every few seconds fills the very log that is read here. By
+address nobody can be told apart (a Prometheus on the Spark comes from 127.0.0.1, too), so every path that we ask for ends
+in ``by=sparkctl``; no engine that we know minds a query it has no use for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sparkctl.engines.line_preparer import strip_log_prefix
+from sparkctl.model.log_line import LogLine
+from sparkctl.model.sanitize import sanitize_line
+
+REQUEST_MARK = "by=sparkctl"
+_TARGET = rf"/[^\s\"?]*\?(?:[^\s\"]*&)?{REQUEST_MARK}"
+_ADDRESS = r"[0-9A-Za-z.:\[\]%_-]*"
+_ACCESS = re.compile(
+    rf"(?:INFO:\s+)?{_ADDRESS} - (?:- \[[^\]]*\] )?\"(?:GET|POST) {_TARGET} HTTP/\d(?:\.\d)?\" \d{{3}}\b"  # uvicorn; NCSA
+    rf"|\[GIN\] [^\"]*\| (?:GET|POST) +\"{_TARGET}\"\s*$"  # Ollama
+)
+
+
+def mark_request_path(path: str) -> str:
+    """Return the path as we ask for it."""
+    return f"{path}{'&' if '?' in path else '?'}{REQUEST_MARK}"
+
+
+def is_own_request(text: str) -> bool:
+    """Tell whether a line (as the log has it, or prepared) is the access line of a question of ours, and nothing else."""
+    return REQUEST_MARK in text and _ACCESS.match(strip_log_prefix(sanitize_line(text).lstrip())[1]) is not None
+
+
+def drop_own_requests(lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
+    """Return the lines without those of our own questions; the numbers stay the log's own."""
+    if not any(REQUEST_MARK in line.text for line in lines):
+        return tuple(lines)
+    return tuple(line for line in lines if not is_own_request(line.text))

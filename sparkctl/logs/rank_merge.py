@@ -1,0 +1,75 @@
+"""The logs of several ranks as one, by time. Pure, but for waiting on those who read them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sparkctl.logs.timestamps import parse_log_time
+from sparkctl.model.log_line import LogLine
+from sparkctl.model.node import NodeName
+
+LineBatches = AsyncIterator[Sequence[LogLine]]
+
+
+async def merge_by_time(
+    sources: Mapping[NodeName, LineBatches], ahead: Mapping[NodeName, float]
+) -> AsyncGenerator[tuple[NodeName, tuple[LogLine, ...]], None]:
+    """Yield the lines of all sources in the order in which they were written, those of one source that follow each other
+    together. No more than a batch of each is held.
+
+    ``ahead``: seconds by which the clock that stamped a source is ahead of ours. The lines of one source keep their own order,
+    also where its clock was set back; what has no stamp stands with the line before it.
+    """
+    if len(sources) == 1:
+        ((name, batches),) = sources.items()
+        async for batch in batches:
+            yield name, tuple(batch)
+        return
+    heads = [_MergeSource(name, batches, ahead.get(name, 0.0)) for name, batches in sources.items()]
+    for head in heads:
+        await head.fill()
+    heads = [head for head in heads if head.lines]
+    while heads:
+        first = min(heads, key=lambda head: head.times[head.at])
+        limit = min((head.times[head.at] for head in heads if head is not first), default=float("inf"))
+        yield first.name, first.until(limit)
+        if first.at == len(first.lines):
+            await first.fill()
+            if not first.lines:
+                heads.remove(first)
+
+
+@dataclass(slots=True)
+class _MergeSource:
+    """What is next of one source: its line ``at`` of the batch that is held."""
+
+    name: NodeName
+    batches: LineBatches
+    ahead: float
+    lines: tuple[LogLine, ...] = ()
+    times: tuple[float, ...] = ()
+    at: int = 0
+    last: float = float("-inf")
+
+    async def fill(self) -> None:
+        """Hold the next batch; none are left where there are no lines then."""
+        self.lines, self.times, self.at = (), (), 0
+        async for batch in self.batches:
+            if batch:
+                self.lines = tuple(batch)
+                self.times = tuple(self._time(line) for line in batch)
+                return
+
+    def until(self, limit: float) -> tuple[LogLine, ...]:
+        """Return the next line, and those after it that are not later than ``limit``."""
+        begin, self.at = self.at, self.at + 1
+        while self.at < len(self.lines) and self.times[self.at] <= limit:
+            self.at += 1
+        return self.lines[begin : self.at]
+
+    def _time(self, line: LogLine) -> float:
+        found = parse_log_time(line.when, "") if line.when else None
+        if found is not None:
+            self.last = max(self.last, found.seconds - self.ahead)
+        return self.last

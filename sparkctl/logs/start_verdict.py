@@ -1,0 +1,322 @@
+"""The verdict on a start that did not become ready. Pure: what was seen in, cause, evidence and remedy out.
+
+Order of proof: what Docker knows for certain (a limit's OOM kill), then the engine's own concrete words, then the
+exit code, which lies often (SGLang kills itself with 137 on a clean stop, vLLM ends with 0 after a crash).
+"""
+
+from __future__ import annotations
+
+import signal
+
+from sparkctl.engines.base import Engine, FailureWeight
+from sparkctl.errors import DiskFull, DockerError, DockerPermissionDenied, GpuRuntimeMissing, ImageNotFound, PortInUse
+from sparkctl.logs import verdict_builder
+from sparkctl.logs.analyzer import LogAnalyzer
+from sparkctl.logs.edits import suggest_field_change
+from sparkctl.logs.log_seen import EvidenceLine
+from sparkctl.model.container import Container
+from sparkctl.model.guard_state import DEFAULT_FLOOR, GuardMemoryReading, GuardReceipt
+from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.phase import Phase
+from sparkctl.model.sanitize import sanitize_line, truncate_text
+from sparkctl.model.secrets import redact
+from sparkctl.model.units import GIB, format_duration, format_size
+from sparkctl.model.verdict import ChangeDirection, Evidence, FailureCause, Verdict
+
+_WIDTH = verdict_builder.WIDTH
+_REFUSALS = (
+    (ImageNotFound, FailureCause.IMAGE_MISSING),
+    (GpuRuntimeMissing, FailureCause.GPU_RUNTIME_MISSING),
+    (PortInUse, FailureCause.PORT_IN_USE),
+    (DiskFull, FailureCause.DISK_FULL),
+    (DockerPermissionDenied, FailureCause.PERMISSION),
+)
+_SIGINT, _SIGKILL, _SIGTERM = 130, 137, 143
+_SIGNALS = 128  # an exit code is this and the signal's number
+_NOT_ASKED = Evidence("nobody asked Docker to end it: the kernel did, or a process on the node", "docker")
+_HIGH_FLOOR = 16 * DEFAULT_FLOOR  # bytes: over it the floor itself is the reason, not what the engine takes
+_BEFORE = 10.0  # seconds before the guard's act in which the fall is looked for
+
+
+def verdict_of_exit(
+    plan: LaunchPlan,
+    log: LogAnalyzer,
+    container: Container | None,
+    again: str | None = None,
+    requests: tuple[int, ...] | None = None,
+) -> Verdict:
+    """Return why the container ended. ``container`` is None where it is gone: removed by somebody else.
+
+    ``again`` is the command that starts it once more; ``requests`` the signals with which Docker was asked to end it, None
+    where that is not known.
+    """
+    again = again or f"sparkctl up {plan.profile} --node {plan.node}"
+    if container is None:
+        return Verdict(
+            FailureCause.STOPPED_BY_OTHERS,
+            f"The container {plan.container_name} was removed while it started.",
+            verdict_builder.last_line_evidence(log.latest),
+            f"Somebody ran docker rm, or another tool did. Ask, then: {again}",
+        )
+    ended = Evidence(_state_sentence(container), "docker")
+    if container.oom_killed:
+        return _limit_kill(plan, log, ended)
+    if (log.stopped is not None or requests) and not _has_named_cause(log):
+        return _stop_verdict(plan, log, container, ended, again, requests)
+    return verdict_builder.build_verdict(log, plan, (ended,)) or _by_exit_code(
+        plan, log, container, ended, again, requests
+    )
+
+
+def verdict_of_docker_error(
+    plan: LaunchPlan, engine: Engine, error: DockerError, again: str, *, old_is_gone: bool
+) -> Verdict:
+    """Return why Docker did not start it, by what kind of error that is, or by its words where they name a cause."""
+    said = redact(error.message, plan.collect_secrets)
+    signal = engine.classify_line(said)
+    failure = None if signal is None else signal.failure
+    cause = next((cause for kind, cause in _REFUSALS if isinstance(error, kind)), None)
+    hint = error.hint or (None if failure is None else failure.remedy)
+    return Verdict(
+        cause or (FailureCause.DOCKER_REFUSED if failure is None else failure.cause),
+        f"Docker on {plan.node} did not start {plan.instance}: {said}."
+        + (" The one that ran before was stopped." if old_is_gone else ""),
+        (Evidence(said, "docker"),),
+        hint or f"mend the profile, then: {again}",
+    )
+
+
+def verdict_of_guard_kill(
+    plan: LaunchPlan,
+    log: LogAnalyzer,
+    receipt: GuardReceipt,
+    claim: str | None,
+    claims: str | None,
+    within: float | None = None,
+) -> Verdict:
+    """Return why the guard ended it. ``claim``: the profile field by which it takes its memory, ``claims``: its value;
+    ``within``: for how long it was watched (seconds), before which nothing is proof."""
+    where = f" while {log.phase}" + (f" ({log.step.name})" if log.step else "")
+    evidence = [
+        Evidence(describe_memory_drop(receipt, within), "guard"),
+        Evidence(truncate_text(sanitize_line(receipt.why), _WIDTH), "guard"),
+    ]
+    if receipt.reaction is not None:
+        evidence.append(Evidence(f"killed {receipt.reaction * 1000:.0f} ms after that was seen", "guard"))
+    if receipt.floor > _HIGH_FLOOR:
+        return Verdict(
+            FailureCause.GUARD_STOPPED,
+            f"The guard stopped {plan.instance}{where}: start.guard.floor keeps {format_size(receipt.floor)} available on "
+            f"{plan.node}, far more than it needs.",
+            (*evidence, *verdict_builder.last_line_evidence(log.latest)),
+            f"Lower start.guard.floor (now {format_size(receipt.floor)}; {format_size(DEFAULT_FLOOR)} without it).",
+            "start.guard.floor",
+            edit=suggest_field_change(plan, "start.guard.floor", ChangeDirection.LOWER),
+        )
+    now = f" (now {claims})" if claims else ""
+    less = f"Lower {claim}{now}" if claim else "Let it claim less memory"
+    return Verdict(
+        FailureCause.GUARD_STOPPED,
+        f"The guard stopped {plan.instance}{where}: {plan.node} was running out of memory, and would have frozen.",
+        (*evidence, *verdict_builder.last_line_evidence(log.latest)),
+        f"{less}, or stop what else holds memory (sparkctl status --node {plan.node}). start.guard.floor "
+        f"({format_size(receipt.floor)}) is what {plan.node} may not fall under.",
+        claim,
+        edit=suggest_field_change(plan, claim, ChangeDirection.LOWER),
+    )
+
+
+def describe_memory_drop(receipt: GuardReceipt, within: float | None = None) -> str:
+    """Return the curve in words: from the top of the last seconds before the act to what the act was decided on.
+
+    ``within``: not more seconds than these.
+    """
+    window = _BEFORE if within is None else min(_BEFORE, within)
+    before = [one for one in receipt.samples if receipt.at - window <= one.at <= receipt.at]
+    top = _find_drop_start(before)
+    if top is None or top.available - receipt.available < GIB // 20:
+        return f"MemAvailable was {format_size(receipt.available)}, the floor is {format_size(receipt.floor)}"
+    return (
+        f"MemAvailable fell from {format_size(top.available)} to {format_size(receipt.available)} "
+        f"in {format_duration(max(0.1, receipt.at - top.at))}"
+    )
+
+
+def verdict_of_fatal_line(plan: LaunchPlan, log: LogAnalyzer, fatal: EvidenceLine) -> Verdict:
+    """Return the verdict of a log with a line after which the engine cannot come up, though its process still runs."""
+    return verdict_builder.build_verdict(log, plan) or verdict_builder.build_verdict_from_line(fatal, plan)
+
+
+def verdict_of_timeout(
+    plan: LaunchPlan, log: LogAnalyzer, phase: Phase, seconds: float, limit: str, why_not: str | None
+) -> Verdict:
+    """Return the verdict of a phase that outlived its time. ``limit`` names the setting, ``why_not`` the last answer
+    of health or probe."""
+    step = f" ({log.step.name})" if log.step else ""
+    evidence = [Evidence(f"{phase}{step} for {format_duration(seconds)}", "clock")]
+    if why_not:
+        evidence.append(Evidence(truncate_text(why_not, _WIDTH), "http"))
+    evidence += verdict_builder.last_line_evidence(log.latest)
+    by_line = verdict_builder.build_verdict(log, plan, tuple(evidence))
+    if by_line is not None:
+        return by_line
+    if phase is Phase.WARMING and log.ready_line_seen and why_not:
+        return Verdict(
+            FailureCause.WEDGED,
+            f"{plan.instance} says it is ready and did not give a token within {format_duration(seconds)}.",
+            tuple(evidence),
+            f"See its log: sparkctl logs {plan.instance} --node {plan.node}. An engine without text needs start.probe: none.",
+            "start.probe",
+        )
+    return Verdict(
+        FailureCause.TIMED_OUT,
+        f"{plan.instance} was still {phase}{step} after {format_duration(seconds)}.",
+        tuple(evidence),
+        f"If it only needs longer, raise {limit}. It still runs and holds its memory: "
+        f"sparkctl logs {plan.instance} -f, or sparkctl down {plan.instance} --node {plan.node}",
+        limit if limit.startswith("start.") else None,
+        edit=suggest_field_change(plan, limit, ChangeDirection.RAISE) if limit.startswith("start.") else None,
+    )
+
+
+def of_pause(plan: LaunchPlan, log: LogAnalyzer, phase: Phase, seconds: float, again: str) -> Verdict:
+    """Return the verdict of a start whose time went by while its container was paused."""
+    return Verdict(
+        FailureCause.TIMED_OUT,
+        f"{plan.instance} is paused on {plan.node} (docker pause), so its start does not go on.",
+        (
+            Evidence(f"state paused, {phase} for {format_duration(seconds)}", "docker"),
+            *verdict_builder.last_line_evidence(log.latest),
+        ),
+        f"On {plan.node}: docker unpause {plan.container_name}; then watch it again: {again}. Or take it away: "
+        f"sparkctl down {plan.instance} --node {plan.node}",
+    )
+
+
+def _limit_kill(plan: LaunchPlan, log: LogAnalyzer, ended: Evidence) -> Verdict:
+    limit = dict(plan.options).get("memory")
+    where = f" (last step: {log.step.name})" if log.step else ""
+    proof = (ended, *verdict_builder.last_line_evidence(log.latest))
+    if limit is None:
+        return Verdict(
+            FailureCause.HOST_OOM_KILL,
+            f"The kernel's OOM killer ended {plan.instance}{where}: {plan.node} ran out of memory.",
+            proof,
+            f"See what else holds memory (sparkctl status --node {plan.node}) and stop it, or let this one claim less.",
+        )
+    return Verdict(
+        FailureCause.HOST_OOM_KILL,
+        f"The kernel killed {plan.instance}{where}: it reached its container's memory limit of {limit}.",
+        proof,
+        "Raise or remove the limit (container.options.memory). It never counts GPU memory on a Spark, so it protects nothing.",
+        "container.options.memory",
+        edit=suggest_field_change(plan, "container.options.memory", ChangeDirection.REMOVE),
+    )
+
+
+def _has_named_cause(log: LogAnalyzer) -> bool:
+    """Tell whether a line names what went wrong, more than that something did."""
+    return (
+        log.find_root_failure is not None
+        and log.find_root_failure.failure is not None
+        and log.find_root_failure.failure.weight >= FailureWeight.LIKELY
+    )
+
+
+def _by_exit_code(
+    plan: LaunchPlan,
+    log: LogAnalyzer,
+    container: Container,
+    ended: Evidence,
+    again: str,
+    requests: tuple[int, ...] | None,
+) -> Verdict:
+    look = f"sparkctl logs {plan.instance} --node {plan.node}"
+    code = container.exit_code
+    if code in (_SIGINT, _SIGTERM) and log.find_final_error is None:
+        return _stop_verdict(plan, log, container, ended, again)
+    if code == 0:
+        return Verdict(
+            FailureCause.EXITED,
+            f"{plan.instance} ended by itself, with exit code 0, before it was ready.",
+            (
+                *(verdict_builder.line_evidence(log.last_error) if log.last_error else ()),
+                *verdict_builder.last_line_evidence(log.latest),
+                ended,
+            ),
+            f"An engine that nobody stopped and that ends with 0 has crashed inside. Its log: {look}",
+        )
+    if code == _SIGKILL and log.find_final_error is None:
+        return Verdict(
+            FailureCause.KILLED,
+            f"{plan.instance} was killed (SIGKILL) {_describe_progress(log)}, and nothing in its log says by whom.",
+            (ended, *(() if requests is None else (_NOT_ASKED,)), *verdict_builder.last_line_evidence(log.latest)),
+            "Either somebody killed it, or the machine ran out of memory. "
+            f"On {plan.node}: sudo dmesg -T | grep -iE 'oom|killed process'",
+        )
+    what = f": {log.last_error.text}" if log.last_error else ", and no line of its log says why"
+    return Verdict(
+        FailureCause.CRASHED,
+        truncate_text(f"{plan.instance} ended with exit code {_format_exit_code(code)}{what}", _WIDTH),
+        (
+            *(
+                verdict_builder.line_evidence(log.last_error)
+                if log.last_error
+                else verdict_builder.last_line_evidence(log.latest)
+            ),
+            ended,
+        ),
+        f"The whole log: {look}",
+    )
+
+
+def _stop_verdict(
+    plan: LaunchPlan,
+    log: LogAnalyzer,
+    container: Container,
+    ended: Evidence,
+    again: str,
+    requests: tuple[int, ...] | None = None,
+) -> Verdict:
+    """Return the verdict on a start that ended because it was asked to: by Docker's word, its own, or the signal alone."""
+    asked = [Evidence(f"asked to send it {_signal_name(one)}", "docker") for one in requests or ()]
+    return Verdict(
+        FailureCause.STOPPED_BY_OTHERS,
+        f"Somebody stopped {plan.instance} {_describe_progress(log)}: it was sent a signal to end "
+        f"(exit code {_format_exit_code(container.exit_code)}), and did not fail by itself.",
+        (*verdict_builder.line_evidence(log.stopped), *asked, ended, *verdict_builder.last_line_evidence(log.latest)),
+        f"docker stop, docker kill and a shutdown of {plan.node} do that. Ask who did, then: {again}",
+    )
+
+
+def _describe_progress(log: LogAnalyzer) -> str:
+    """Return the phase and step at which it ended, in words."""
+    return f"while it was {log.phase}" + (f" ({log.step.name})" if log.step else "")
+
+
+def _format_exit_code(code: int | None) -> str:
+    """Return an exit code, with the signal that it stands for."""
+    return str(code) if code is None or code <= _SIGNALS else f"{code}, {_signal_name(code - _SIGNALS)}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _state_sentence(container: Container) -> str:
+    parts = [f"state {container.state}", f"exit code {container.exit_code}"]
+    if container.oom_killed is not None:
+        parts.append(f"OOMKilled={str(container.oom_killed).lower()}")
+    if container.error:
+        parts.append(container.error)
+    return ", ".join(parts)
+
+
+def _find_drop_start(samples: list[GuardMemoryReading]) -> GuardMemoryReading | None:
+    """Return where the fall began: the last reading of nearly the highest level."""
+    highest = max((one.available for one in samples), default=0)
+    near = [one for one in samples if one.available >= highest - highest // 50]
+    return near[-1] if near else None

@@ -1,0 +1,113 @@
+"""From what a log has told to the verdict: the root, what contributed, the change to try. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sparkctl.engines.base import Failure, FailureWeight
+from sparkctl.logs.analyzer import LogAnalyzer
+from sparkctl.logs.edits import suggest_field_change
+from sparkctl.logs.flag_paths import flag_with_path
+from sparkctl.logs.log_seen import EvidenceLine
+from sparkctl.model.engine_facts import EngineFactName
+from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.sanitize import sanitize_line, truncate_text
+from sparkctl.model.secrets import redact_word
+from sparkctl.model.verdict import LAST_LINE, Evidence, FailureCause, FieldChange, Verdict
+
+WIDTH = 400  # characters of a line that a proof shows
+_MOST_CONTRIBUTING = 4
+_MODEL_PATH = "model.path"
+
+
+def build_verdict(log: LogAnalyzer, plan: LaunchPlan | None = None, more: tuple[Evidence, ...] = ()) -> Verdict | None:
+    """Return the verdict that the log's own lines give, None where no line of it tells of a failure that was not lived
+    through. ``plan``: what was started, for a value to try; ``more``: proofs from elsewhere."""
+    root = log.find_root_failure
+    if root is None or root.failure is None:
+        return None
+    contributing = [build_verdict_from_line(seen, plan) for seen in log.contributing[:_MOST_CONTRIBUTING]]
+    verdict = build_verdict_from_line(root, plan, more)
+    return replace(verdict, remedy=verdict.remedy + _meant(log, root.failure, plan), contributing=tuple(contributing))
+
+
+def build_verdict_from_line(
+    seen: EvidenceLine, plan: LaunchPlan | None = None, more: tuple[Evidence, ...] = ()
+) -> Verdict:
+    """Return the verdict of one line that tells of a failure."""
+    failure = seen.failure
+    assert failure is not None
+    failure = _with_named_flag(failure, seen.text, plan)
+    return Verdict(
+        failure.cause,
+        _said(_when(seen, failure)),
+        (*line_evidence(seen), *more),
+        _said(failure.remedy),
+        failure.field,
+        edit=_edit(failure, plan),
+    )
+
+
+def line_evidence(seen: EvidenceLine | None) -> tuple[Evidence, ...]:
+    """Return a line of the log as a proof, none for none."""
+    return () if seen is None else (Evidence(truncate_text(_said(seen.text), WIDTH), "log", seen.number),)
+
+
+def last_line_evidence(seen: EvidenceLine | None) -> tuple[Evidence, ...]:
+    """Return the line with which a log stops, which may be any: as the last that was heard of it, none for none."""
+    return tuple(replace(one, origin=LAST_LINE) for one in line_evidence(seen))
+
+
+def proves_failure(log: LogAnalyzer) -> bool:
+    """Tell whether the root is more than what a healthy server prints of a client's bad request or of a stop."""
+    return log.find_end_cause is not None
+
+
+def is_consequence(log: LogAnalyzer, verdict: Verdict) -> bool:
+    """Tell whether a verdict is by the log, and the log says no more than that something else went wrong before."""
+    failure = None if log.find_root_failure is None else log.find_root_failure.failure
+    return failure is not None and failure.weight <= FailureWeight.AFTERMATH and failure.cause is verdict.cause
+
+
+def _meant(log: LogAnalyzer, failure: Failure, plan: LaunchPlan | None) -> str:
+    """Return what a refused flag may have been meant as, nothing of any other failure."""
+    if failure.cause is not FailureCause.UNKNOWN_FLAG or not (failure.field or "").startswith("args."):
+        return ""
+    from sparkctl.profiles.flag_names import suggest_flag_name
+
+    told = log.facts.get(EngineFactName.ENGINE_VERSION)
+    version = None if told is None else told.value
+    if plan is not None and plan.engine_version is not None and (version is None or " " in version):
+        version = plan.engine_version  # the log is silent, or only tells what version it is like
+    flag = (failure.field or "").removeprefix("args.")
+    said = suggest_flag_name(log.engine.name, flag, version, "" if plan is None else plan.image)
+    return f" ({_said(said)})" if said else ""
+
+
+def _with_named_flag(failure: Failure, text: str, plan: LaunchPlan | None) -> Failure:
+    """Return a failure of the model's files with the flag to change, where the line names the model that a flag brings (a draft
+    model, a tokenizer, an adapter) and not the model itself."""
+    if plan is None or failure.field != _MODEL_PATH:
+        return failure
+    flag = flag_with_path(plan.command, text)
+    if flag is None:
+        return failure
+    field = f"args.{flag}"
+    return replace(failure, field=field, remedy=failure.remedy.replace(_MODEL_PATH, field))
+
+
+def _when(seen: EvidenceLine, failure: Failure) -> str:
+    is_said = failure.summary.startswith("While serving")
+    return f"While serving: {failure.summary}" if seen.serving and not is_said else failure.summary
+
+
+def _edit(failure: Failure, plan: LaunchPlan | None) -> FieldChange | None:
+    """Return the change to try; without a plan only where the engine itself names the value."""
+    if plan is not None:
+        return suggest_field_change(plan, failure.field, failure.change, failure.value)
+    return None if failure.field is None or failure.value is None else FieldChange(failure.field, failure.value)
+
+
+def _said(text: str) -> str:
+    """Return what a log said as it may be shown anywhere."""
+    return redact_word(sanitize_line(text))

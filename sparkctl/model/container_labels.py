@@ -1,0 +1,109 @@
+"""Reading labels: anybody on the node can set them, so each value is checked before it is believed."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from sparkctl.model.container import Container
+from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule
+from sparkctl.model.node import NodeName
+from sparkctl.model.sanitize import load_json
+
+_LONGEST_GRACE = 3600.0
+_MOST_RANKS = 64
+_RANK = re.compile(r"([0-9]{1,2})/([0-9]{1,2})")
+_NODES = re.compile(r"[A-Za-z0-9._-]{1,64}(,[A-Za-z0-9._-]{1,64}){0,63}")
+_RUN = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+_PLAIN_LINE = re.compile(r"\^?(?:[^\\^$*+?{}\[\]|()\x00-\x1f]|\\[^A-Za-z0-9]){1,1000}+")  # no repetition, no choice
+_HEALTH = re.compile(r"/[!-~]{0,1000}")  # what HTTP can ask for
+_PROBES = ("completions", "chat", "none")
+
+
+def parse_port_label(container: Container) -> int | None:
+    """Return the port on the node, None for what is none."""
+    text = container.label(ContainerLabel.PORT) or ""
+    port = int(text) if text.isascii() and text.isdigit() and len(text) <= 5 else 0
+    return port if 0 < port < 65536 else None
+
+
+def parse_stop_grace_label(container: Container) -> float | None:
+    """Return the seconds between SIGTERM and SIGKILL, None for what is no such number."""
+    try:
+        grace = float(container.label(ContainerLabel.GRACE) or "")
+    except ValueError:
+        return None
+    return grace if math.isfinite(grace) and 0 <= grace <= _LONGEST_GRACE else None
+
+
+def parse_expected_memory_label(container: Container) -> int | None:
+    """Return the bytes of memory it is expected to hold, None for what is no such number."""
+    text = container.label(ContainerLabel.EXPECTED) or ""
+    return (int(text) or None) if text.isascii() and text.isdigit() and len(text) <= 15 else None
+
+
+def parse_rank_label(container: Container) -> str | None:
+    """Return which rank of how many it is, as "0/2"; None for one Spark alone, and for what is no rank."""
+    found = _RANK.fullmatch(container.label(ContainerLabel.RANK) or "")
+    if found is None or not int(found[1]) < int(found[2]) <= _MOST_RANKS or int(found[2]) < 2:
+        return None
+    return f"{int(found[1])}/{int(found[2])}"
+
+
+def parse_rank_nodes_label(container: Container) -> tuple[NodeName, ...]:
+    """Return where its ranks are, as whoever started it calls the nodes, the head's first; empty where that is not said."""
+    text = container.label(ContainerLabel.NODES) or ""
+    return tuple(map(NodeName, text.split(","))) if _NODES.fullmatch(text) else ()
+
+
+def parse_start_id_label(container: Container) -> str | None:
+    """Return what all ranks of one start share, None where nothing usable is said."""
+    text = container.label(ContainerLabel.RUN) or ""
+    return text if _RUN.fullmatch(text) else None
+
+
+def parse_ready_rule_label(container: Container) -> ReadinessRule | None:
+    """Return when it counts as ready, None where its label does not say so in a usable way.
+
+    A regular expression from a label is used where it is nobody else's: the engine's own, that of the profile here, or plain
+    text. For any other the engine's own line is waited for, or only what else the label names: an expression of a stranger can
+    be written so that it never ends.
+    """
+    try:
+        fields = load_json(container.label(ContainerLabel.READY) or "")
+        line, health, probe = fields["line"], fields["health"], fields.get("probe", "none")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    if not (health is None or (isinstance(health, str) and _HEALTH.fullmatch(health))):
+        return None
+    if not isinstance(probe, str) or probe not in _PROBES:
+        return None
+    if line is None:
+        return ReadinessRule(None, health, probe)
+    if not isinstance(line, str):
+        return None
+    default = _default_ready_line(container)
+    if line == default or _PLAIN_LINE.fullmatch(line) or line == _profile_ready_line(container):
+        return ReadinessRule(line, health, probe)
+    if default is None and health is None:
+        return None
+    return ReadinessRule(default, health, probe)
+
+
+def _default_ready_line(container: Container) -> str | None:
+    from sparkctl.engines import engine_names, load_engine
+
+    engine = container.label(ContainerLabel.ENGINE) or ""
+    return load_engine(engine).defaults.ready_line if engine in engine_names() else None
+
+
+def _profile_ready_line(container: Container) -> str | None:
+    """Return the ready line of the profile of that name here, None where there is none that can be read."""
+    from sparkctl.errors import SparkctlError
+    from sparkctl.profiles.library import ProfileLibrary
+
+    name, library = container.label(ContainerLabel.PROFILE) or "", ProfileLibrary()
+    try:
+        return library.load(name).start.ready_line if name in library.names() else None
+    except (SparkctlError, OSError):
+        return None

@@ -1,0 +1,194 @@
+"""A launch, fully decided: what ``--dry-run`` prints and what is asked of Docker. Pure data, one per node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sparkctl.model.guard_state import DEFAULT_FLOOR
+from sparkctl.model.node import NodeName
+from sparkctl.model.secrets import find_secret_arguments, find_secret_values, list_secret_spellings
+
+
+class ContainerLabel:
+    """The labels that are the only state: two operators, or a reinstalled laptop, read the same truth."""
+
+    PREFIX = "dev.sparkctl."
+    PROFILE = PREFIX + "profile"
+    HASH = PREFIX + "hash"
+    INSTANCE = PREFIX + "instance"
+    ENGINE = PREFIX + "engine"
+    OPERATOR = PREFIX + "operator"
+    PORT = PREFIX + "port"  # on the node
+    READY = PREFIX + "ready"  # the ReadyRule as JSON, so that another operator can judge the same instance
+    GRACE = PREFIX + "grace"  # seconds between SIGTERM and SIGKILL
+    EXPECTED = PREFIX + "expected"  # bytes of memory it is expected to hold
+    PER_STEP = PREFIX + "per-step"  # PerStep as JSON: what a decode step reads
+    RANK = PREFIX + "rank"  # "1/2": the second of two Sparks of one model
+    NODES = PREFIX + "nodes"  # "spark1,spark2": where its ranks are, as whoever started it calls them, the head first
+    RUN = PREFIX + "run"  # the same on every rank of one start, and on those of no other
+    GROUP = PREFIX + "group"  # of those of one group a Spark carries one at a time
+    VERSION = PREFIX + "version"
+    LIVENESS = PREFIX + "liveness"  # "none": never asked for a token while it is idle
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A bind mount; ``source`` is a path on the node with ~ already replaced, or the name of a volume."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.target}:ro" if self.read_only else f"{self.source}:{self.target}"
+
+
+@dataclass(frozen=True, slots=True)
+class DockerRunSpec:
+    """What ``docker run`` was given for a container, as Docker remembers it; values as in `LaunchPlan`, secrets and all."""
+
+    name: str
+    image: str
+    entrypoint: str | None
+    command: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    mounts: tuple[Mount, ...]
+    gpus: str | None
+    shm_size: str | None
+    ipc: str | None
+    network: str | None
+    ulimits: tuple[tuple[str, str], ...]
+    devices: tuple[str, ...]
+    options: tuple[tuple[str, str], ...]
+    labels: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadinessRule:
+    """When an instance counts as ready: the line was seen AND the path answers AND a token came.
+
+    ``line``: regex searched in the cleaned line, None = no line is waited for. ``health``: path that must answer 2xx
+    (401 and 403 are alive too), None = not asked. ``probe``: ``completions``, ``chat`` or ``none``, ``prompt`` its text.
+    """
+
+    line: str | None
+    health: str | None
+    probe: str = "completions"
+    prompt: str = "The capital of France is"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadinessTarget:
+    """What asking an instance takes: ``port`` on the node (None: nothing of it is reachable), its rule, name and key."""
+
+    port: int | None
+    ready: ReadinessRule
+    served_model: str | None = None
+    api_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseTimeouts:
+    """How long each phase may last, in seconds, before the start counts as timed out."""
+
+    creating: float = 120.0  # create + start calls
+    starting: float = 300.0  # running, nothing heard of the engine's load yet
+    loading: float = 2400.0
+    warming: float = 900.0  # from the end of the load to the probe's token
+
+
+@dataclass(frozen=True, slots=True)
+class GuardRule:
+    """When the guard on the node acts during a start.
+
+    ``floor``: bytes of MemAvailable under which what is being loaded is stopped; small, because a good configuration may
+    live near 1 GiB. ``cache_below``: bytes of MemFree under which page cache is dropped while weights load (None: the
+    guard's own default for the machine, 0: never). ``limit``: seconds after which it ends; None: all phases' own together.
+    """
+
+    floor: int = DEFAULT_FLOOR
+    cache_below: int | None = None
+    limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """Everything one container needs. ``options`` holds further docker run flags as (flag without dashes, value) pairs;
+    a value of "true" is a bare flag. ``env`` and others hold real values: a plan is shown only as `core.record.masked`
+    returns it. ``secrets`` are the values the operator's environment gave for ``${VAR}`` named like a secret; never
+    written."""
+
+    node: NodeName
+    instance: str
+    profile: str
+    profile_hash: str
+    engine: str
+    container_name: str
+    image: str
+    entrypoint: str | None
+    command: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    mounts: tuple[Mount, ...]
+    gpus: str | None
+    shm_size: str | None
+    ipc: str | None
+    network: str | None
+    ulimits: tuple[tuple[str, str], ...]  # ("memlock", "-1") or ("nofile", "1024:2048")
+    devices: tuple[str, ...]
+    options: tuple[tuple[str, str], ...]
+    labels: tuple[tuple[str, str], ...]
+    port: int | None
+    served_model: str | None
+    api_key: str | None
+    ready: ReadinessRule
+    timeouts: PhaseTimeouts
+    drop_caches: bool
+    stop_grace: float
+    expected_memory: int | None
+    floor_memory: int | None
+    guard: GuardRule | None = None  # None: nobody guards this start
+    rank: int = 0
+    ranks: int = 1
+    engine_version: str | None = None  # as the profile says it; None: the image's tag may tell
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def node_port(self) -> int | None:
+        """The port on the node: the published one where the container has a network of its own.
+
+        ``publish`` is docker's ``[ADDRESS:]HOST:CONTAINER[/tcp]``. None where nothing of the instance is reachable.
+        """
+        return node_port(self.port, self.network, self.options)
+
+    def get_flag_value(self, name: str) -> str | None:
+        """Return what a flag of the command is set to, given without its dashes; the last one counts. None: not set, or a
+        switch."""
+        found, wanted = None, name.replace("_", "-")
+        for at, word in enumerate(self.command):
+            flag, equals, value = word.partition("=")
+            if flag.startswith("-") and flag.lstrip("-").replace("_", "-") == wanted:
+                found = value if equals else next(iter(self.command[at + 1 : at + 2]), None)
+        return None if found is None or found.startswith("--") else found
+
+    @property
+    def collect_secrets(self) -> frozenset[str]:
+        """Every secret value in the plan, in the forms in which it may turn up: for masking whatever comes of it."""
+        words = [*(self.entrypoint or "").split(), *self.command]
+        own = list_secret_spellings([*self.secrets, self.api_key or ""])
+        return own | find_secret_values(self.env) | find_secret_arguments(words) | find_secret_values(self.options)
+
+    @property
+    def service(self) -> ReadinessTarget:
+        """How to ask the instance whether it is ready."""
+        return ReadinessTarget(self.node_port, self.ready, self.served_model, self.api_key)
+
+
+def node_port(port: int | None, network: str | None, options: tuple[tuple[str, str], ...]) -> int | None:
+    """Return where on the node a container's ``port`` is reached; see `LaunchPlan.node_port`."""
+    if network == "host" or port is None:
+        return port
+    for flag, value in options:
+        parts = value.removesuffix("/tcp").split(":")
+        if flag == "publish" and len(parts) >= 2 and parts[-1] == str(port) and parts[-2].isdigit():
+            return int(parts[-2])
+    return None

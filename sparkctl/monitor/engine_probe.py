@@ -1,0 +1,186 @@
+"""Ready means: the ready line was seen, the health path answers, and one token came out of a real request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+
+from sparkctl.errors import ConnectionLost, DockerError
+from sparkctl.model.launch_plan import ReadinessTarget
+from sparkctl.model.sanitize import load_json, sanitize_line, truncate_text
+from sparkctl.model.secrets import redact
+from sparkctl.monitor.asking import QueryMarkerSupport, request_engine
+from sparkctl.transport import http_client
+from sparkctl.transport.node_connection import NodeConnection
+
+_HEALTH_TIMEOUT = 25.0  # SGLang answers after a generation of its own, and gives up after 20 s
+_NAME_TIMEOUT = 5.0
+_TOKEN_TIMEOUT = 120.0  # the first request may still compile
+_READ = 16384  # bytes of an answer's body
+_SHOWN = 200  # characters of an answer's body
+_ALIVE = (401, 403)  # an API key is wanted: alive, whoever asks
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """``good``: as it should be. ``what``: in our words. ``unproven``: alive, but it will not say more to us.
+
+    ``said`` is what the engine said, one printable line with whatever secrets the engine repeats: shown by `told` only.
+    """
+
+    good: bool
+    what: str
+    unproven: bool = False
+    said: str = field(default="", repr=False)
+
+    def format_masked(self, secrets: Collection[str]) -> str:
+        """Return the whole answer for evidence, with these secrets masked."""
+        return f"{self.what} {truncate_text(redact(self.said, secrets), _SHOWN)}".rstrip()
+
+
+async def check_health(
+    link: NodeConnection,
+    service: ReadinessTarget,
+    timeout: float = _HEALTH_TIMEOUT,
+    manners: QueryMarkerSupport | None = None,
+) -> ProbeResult:
+    """Ask the health path once. Raises `LinkLost`; everything the engine can do wrong is an `Answer`."""
+    port = service.port
+    if service.ready.health is None or port is None:
+        return ProbeResult(True, "health is not asked")
+    path = service.ready.health
+    try:
+        headers = list(_headers(service).items())
+        response = await request_engine(link, port, "GET", path, headers=headers, timeout=timeout, manners=manners)
+    except ConnectionLost:
+        raise
+    except ConnectionRefusedError:
+        return ProbeResult(False, f"port {port} refuses connections")
+    except TimeoutError:
+        return ProbeResult(False, f"GET {path} did not answer within {timeout:.0f} s")
+    except (ConnectionError, http_client.InvalidHttpResponse) as broken:
+        return ProbeResult(False, f"GET {path}:", said=sanitize_line(str(broken)) or "connection closed")
+    if is_alive(response.status):
+        return ProbeResult(True, f"GET {path} answered {response.status}")
+    return ProbeResult(False, f"GET {path} answered {response.status}", said=_line(response.body))
+
+
+async def request_status(link: NodeConnection, port: int, path: str, timeout: float) -> int | None:
+    """Return the status with which an engine answers a path that makes it generate nothing; None without an answer.
+
+    Raises `LinkLost`.
+    """
+    try:
+        return (
+            await request_engine(
+                link, port, "GET", path, timeout=timeout, manners=QueryMarkerSupport(takes_queries=True)
+            )
+        ).status
+    except ConnectionLost:
+        raise
+    except (OSError, http_client.InvalidHttpResponse):
+        return None
+
+
+def is_alive(status: int | None) -> bool:
+    """Tell whether a server that answers with this status is up: one that wants an API key is."""
+    return status is not None and (200 <= status < 300 or status in _ALIVE)
+
+
+async def read_served_model(link: NodeConnection, port: int, manners: QueryMarkerSupport | None = None) -> str | None:
+    """Return the first name that an engine serves under, None where it does not say."""
+    try:
+        answer = await request_engine(link, port, "GET", "/v1/models", timeout=_NAME_TIMEOUT, manners=manners)
+        name = load_json(answer.body)["data"][0]["id"] if answer.is_success else None
+    except (OSError, http_client.InvalidHttpResponse, ValueError, LookupError, TypeError, RecursionError, DockerError):
+        return None
+    return name if isinstance(name, str) else None
+
+
+async def resolve_served_model(
+    link: NodeConnection, service: ReadinessTarget, manners: QueryMarkerSupport | None = None
+) -> ReadinessTarget:
+    """Return it with the name that it serves under, asked of itself where nobody says it. Raises `LinkLost`."""
+    if service.served_model is not None or service.port is None or service.ready.probe == "none":
+        return service
+    return replace(service, served_model=await read_served_model(link, service.port, manners))
+
+
+async def request_token(
+    link: NodeConnection, service: ReadinessTarget, manners: QueryMarkerSupport | None = None
+) -> ProbeResult:
+    """Ask for one token by the rule's API; a server without /v1/completions is asked for a chat answer instead."""
+    manners = manners or QueryMarkerSupport()
+    if service.ready.probe == "none":
+        return ProbeResult(True, "no token is asked of this engine")
+    if service.ready.probe == "completions":
+        answer, status = await _ask(link, service, manners, "/v1/completions", {"prompt": service.ready.prompt})
+        if status != 404:
+            return answer
+    messages = [{"role": "user", "content": service.ready.prompt}]
+    answer, _ = await _ask(link, service, manners, "/v1/chat/completions", {"messages": messages})
+    return answer
+
+
+async def _ask(
+    link: NodeConnection, service: ReadinessTarget, manners: QueryMarkerSupport, path: str, body: dict[str, object]
+) -> tuple[ProbeResult, int | None]:
+    port = service.port
+    if port is None:
+        return ProbeResult(False, "the profile gives no port to ask"), None
+    question = {"model": service.served_model or "default", **body, "max_tokens": 1, "temperature": 0, "stream": False}
+    headers = [("Content-Type", "application/json"), *_headers(service).items()]
+    try:
+        response = await request_engine(
+            link, port, "POST", path, body=json.dumps(question).encode(), headers=headers, timeout=_TOKEN_TIMEOUT,
+            manners=manners,
+        )  # fmt: skip
+    except ConnectionLost:
+        raise
+    except ConnectionRefusedError:
+        return ProbeResult(False, f"port {port} refuses connections"), None
+    except TimeoutError:
+        return ProbeResult(False, f"POST {path} gave no token within {_TOKEN_TIMEOUT:.0f} s"), None
+    except (ConnectionError, http_client.InvalidHttpResponse) as broken:
+        return ProbeResult(False, f"POST {path}:", said=sanitize_line(str(broken)) or "connection closed"), None
+    if response.status in _ALIVE:
+        return ProbeResult(True, f"POST {path} wants an API key ({response.status})", unproven=True), response.status
+    if response.status != 200:
+        return ProbeResult(False, f"POST {path} answered {response.status}", said=_line(response.body)), response.status
+    if not contains_token(response.body):
+        return ProbeResult(False, f"POST {path} answered without a token:", said=_line(response.body)), response.status
+    return ProbeResult(True, f"POST {path} gave a token"), response.status
+
+
+def contains_token(body: bytes) -> bool:
+    """Tell whether an OpenAI-style answer, plain or as server-sent events, holds at least one generated token."""
+    text = body.decode("utf-8", "replace")
+    if text.lstrip().startswith("data:"):
+        chunks = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
+        return any(_choice_has_token(chunk) for chunk in chunks if chunk != "[DONE]")
+    return _choice_has_token(text)
+
+
+def _choice_has_token(text: str) -> bool:
+    try:
+        answer = load_json(text)
+        usage = answer.get("usage") or {}
+        if (usage.get("completion_tokens") or 0) >= 1:
+            return True
+        for choice in answer.get("choices") or ():
+            part = choice.get("message") or choice.get("delta") or choice
+            if part.get("text") or part.get("content") or part.get("reasoning_content") or part.get("tool_calls"):
+                return True
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        return False
+    return False
+
+
+def _headers(service: ReadinessTarget) -> dict[str, str]:
+    return {"Authorization": f"Bearer {service.api_key}"} if service.api_key else {}
+
+
+def _line(body: bytes) -> str:
+    """Return the body as one printable line. It is cut only after masking: half a secret would not be found."""
+    return sanitize_line(body[:_READ].decode("utf-8", "replace").replace("\n", " ")).strip()

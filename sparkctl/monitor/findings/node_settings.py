@@ -1,0 +1,197 @@
+"""What a node runs and how it is set: versions, kernel settings, earlyoom, swap, and where two nodes differ."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+
+from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity, sort_by_severity
+from sparkctl.model.node import NodeName
+from sparkctl.model.sample import Sample
+from sparkctl.model.units import GIB, KIB, format_duration, format_gib
+from sparkctl.monitor.findings.earlyoom import EarlyoomRule, parse_earlyoom_args
+from sparkctl.node.agent_decoder import AgentHello
+
+_LANDMINE = "it counts from the next restart"
+_VERSIONS = (
+    ("DGX OS", "os"),
+    ("kernel", "kernel"),
+    ("driver", "driver"),
+    ("Docker", "docker"),
+    ("container toolkit", "toolkit"),
+    ("", "distribution"),
+    ("Python", "python"),
+)
+_MANY_KIBIBYTES = 2 * 1024 * 1024  # of vm.min_free_kbytes: memory that no engine can have
+_HEALTHY = 4 * GIB  # a good configuration may leave less than this
+_TOO_LATE = GIB // 2
+_USUAL_SWAPPINESS = 60
+_EARLYOOM_REMEDY = 'in /etc/default/earlyoom: EARLYOOM_ARGS="-m 2 -s 80", then: sudo systemctl restart earlyoom'
+
+
+def list_setting_findings(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
+    """Yield what a node's software is and what about it bites."""
+    known = [f"{name} {value}".strip() for name, value in _versions(who).items() if value]
+    up = (
+        [f"up {format_duration(who.up) if who.up < 86400 else f'{who.up / 86400:.0f} days'}"]
+        if who.up is not None
+        else []
+    )
+    yield Finding(FindingKind.VERSIONS, Severity.GOOD, node, ", ".join([*known, *up]))
+    yield from _settings(node, who)
+    yield from _earlyoom(node, who, sample)
+    yield from _reserved(node, sample)
+
+
+def list_setting_problems(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
+    """Yield what of `findings` is wrong, several of one kind as one."""
+    wrong: dict[FindingKind, list[Finding]] = {}
+    for one in list_setting_findings(node, who, sample):
+        if one.severity in (Severity.NOTE, Severity.WARNING, Severity.PROBLEM):
+            wrong.setdefault(one.kind, []).append(one)
+    for kind, some in wrong.items():
+        remedies = [one.remedy for one in some if one.remedy]
+        yield Finding(
+            kind,
+            sort_by_severity(some)[0].severity,
+            node,
+            "; ".join(one.summary for one in some),
+            "; ".join(remedies) or None,
+            evidence=tuple(figure for one in some for figure in one.evidence),
+        )
+
+
+def compare_node_versions(nodes: Mapping[NodeName, AgentHello]) -> Iterator[Finding]:
+    """Yield, for every node after the first, what of it is another version than the first one's.
+
+    What is not known on one of them is no difference.
+    """
+    first, reference = next(iter(nodes.items()), ("", AgentHello()))
+    for node, who in [*nodes.items()][1:]:
+        pairs = zip(_versions(reference).items(), _versions(who).values(), strict=True)
+        unlike = [(what, here, there) for (what, there), here in pairs if here and there and here != there]
+        if unlike:
+            words = "; ".join(f"{what} {here} here, {there} on {first}".strip() for what, here, there in unlike)
+            yield Finding(
+                FindingKind.DIFFERENCE,
+                Severity.WARNING,
+                node,
+                f"{words}: two Sparks that work together want the same",
+                "on the older one: sudo apt update && sudo apt full-upgrade (when nothing important runs), then restart it",
+                evidence=tuple(FindingEvidence(f"{what} here", here, None, "identity") for what, here, _ in unlike)
+                + tuple(FindingEvidence(f"{what} on {first}", there, None, "identity") for what, _, there in unlike),
+            )
+
+
+def _versions(who: AgentHello) -> dict[str, str | None]:
+    return {name: getattr(who, field) for name, field in _VERSIONS}
+
+
+def _settings(node: NodeName, who: AgentHello) -> Iterator[Finding]:
+    running = dict(who.sysctl)
+    words = [f"{name} {value}" for name, value in running.items() if value is not None]
+    if who.swaps is not None:
+        swaps = [f"{one.path} {format_gib(one.total)} ({format_gib(one.used)} used)" for one in who.swaps]
+        words.insert(0, "swap " + (" + ".join(swaps) or "off"))
+    if words:
+        yield Finding(FindingKind.SETTINGS, Severity.GOOD, node, ", ".join(words))
+    yield from check_kernel_settings(node, running)
+    for one in who.configured:
+        now = running.get(one.name)
+        if now is None or now == one.value:
+            continue
+        much = one.name == "min_free_kbytes" and one.value > _MANY_KIBIBYTES
+        yield Finding(
+            FindingKind.SETTINGS,
+            Severity.WARNING,
+            node,
+            f"vm.{one.name} is {now} and {one.file} says {one.value}: {_LANDMINE}"
+            + (f", and keeps {format_gib(one.value * KIB)} from every engine" if much else ""),
+            f"in {one.file}: vm.{one.name} = {1048576 if much else now}"
+            + ("" if much else f"   (or have it now: sudo sysctl -p {one.file})"),
+        )
+
+
+def check_kernel_settings(node: NodeName, running: Mapping[str, int | None]) -> Iterator[Finding]:
+    """Yield the settings that take memory from engines, or push them into swap, now.
+
+    A reserve of 5 GiB made an engine fail with 9.71 GiB free; owners settled on 1 GiB. Above its default of 60, swappiness
+    has the kernel swap out an engine rather than give page cache back.
+    """
+    reserve, swappiness = running.get("min_free_kbytes"), running.get("swappiness")
+    if reserve is not None and reserve > _MANY_KIBIBYTES:
+        yield Finding(
+            FindingKind.MIN_FREE,
+            Severity.WARNING,
+            node,
+            f"vm.min_free_kbytes reserves {format_gib(reserve * KIB)} that no engine can have",
+            "sudo sysctl -w vm.min_free_kbytes=1048576   (and the same in /etc/sysctl.d)",
+            evidence=(FindingEvidence("vm.min_free_kbytes", str(reserve), "KiB", "sysctl"),),
+        )
+    if swappiness is not None and swappiness > _USUAL_SWAPPINESS:
+        yield Finding(
+            FindingKind.SWAPPINESS,
+            Severity.NOTE,
+            node,
+            f"vm.swappiness is {swappiness}: the kernel rather swaps an engine out than gives page cache back",
+            "sudo sysctl -w vm.swappiness=1   (and the same in /etc/sysctl.d)",
+            evidence=(FindingEvidence("vm.swappiness", str(swappiness), None, "sysctl"),),
+        )
+
+
+def _earlyoom(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
+    found, memory = who.earlyoom, sample.memory
+    if found is None:
+        return
+    if found.argv is None:
+        yield Finding(FindingKind.EARLYOOM, Severity.NOTE, node, "earlyoom is installed and does not run")
+        return
+    rule, command = parse_earlyoom_args(found.argv), " ".join(found.argv[1:])
+    if rule is None or memory is None:
+        what = f"earlyoom runs as `{command}`, which is not understood here"
+        yield Finding(FindingKind.EARLYOOM, Severity.UNKNOWN, node, what)
+        return
+    limit = rule.kill_threshold(found.version, memory.total, sample.detail.anonymous if sample.detail else None)
+    below = "at a limit that is not known" if limit is None else f"below {format_gib(limit)} available"
+    swap = f" and {rule.swap:g} % of swap free" if memory.swap_total else ""
+    acts = f"earlyoom {found.version or ''} acts {below}{swap} (`{command or 'no arguments'}`)".replace("  ", " ")
+    severity, but, remedy = _doubt(rule, limit, has_swap=bool(memory.swap_total))
+    yield Finding(FindingKind.EARLYOOM, severity, node, acts + but, remedy)
+    if found.configured is not None and _words(found.configured) not in (None, list(found.argv[1:])):
+        what = f"/etc/default/earlyoom says {found.configured}, which is not how it runs: {_LANDMINE}"
+        yield Finding(FindingKind.EARLYOOM, Severity.WARNING, node, what, "sudo systemctl restart earlyoom")
+
+
+def _doubt(rule: EarlyoomRule, limit: int | None, has_swap: bool) -> tuple[Severity, str, str | None]:
+    """Return how bad it is that earlyoom acts by this rule, below ``limit`` bytes; why, and what to do."""
+    if limit is None or rule.dry:
+        return Severity.NOTE, ": it only pretends (--dryrun)" if rule.dry else "", None
+    if has_swap and rule.swap < 50:
+        but = ": both must hold, and while swap is free it never acts; the freeze comes first"
+        return Severity.WARNING, but, _EARLYOOM_REMEDY
+    if limit > _HEALTHY:
+        return Severity.WARNING, ": a healthy engine may leave less than that, and is killed", _EARLYOOM_REMEDY
+    if limit < _TOO_LATE:
+        but = ": since 1.8 its per cents are of available + anonymous memory, and CUDA memory is in neither"
+        return Severity.WARNING, but, "do not count on it; watch memory with sparkctl"
+    return Severity.GOOD, "", None
+
+
+def _words(configured: str) -> list[str] | None:
+    """Return the words of EARLYOOM_ARGS as systemd splits them; None where its quotes do not match."""
+    try:
+        return [word for part in shlex.split(configured) for word in shlex.split(part)]
+    except ValueError:
+        return None
+
+
+def _reserved(node: NodeName, sample: Sample) -> Iterator[Finding]:
+    detail = sample.detail
+    if detail is not None and detail.cma_total == 0 and detail.cma_free:
+        yield Finding(
+            FindingKind.KHO,
+            Severity.PROBLEM,
+            node,
+            f"the kernel keeps memory from you (CmaTotal 0 with CmaFree {format_gib(detail.cma_free)}): a fault of kernels with KHO",
+            "add kho=off to GRUB_CMDLINE_LINUX in /etc/default/grub, then: sudo update-grub, and restart",
+        )

@@ -1,0 +1,206 @@
+"""The guard of one node: started there where none runs, and talked to over its socket inside the connection we have."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+
+from sparkctl.errors import GuardSilent, GuardUnavailable, NodeError
+from sparkctl.model.guard_state import (
+    GuardEvent,
+    GuardProcess,
+    GuardReceipt,
+    GuardRefusal,
+    GuardRole,
+    GuardState,
+    UnwatchReason,
+)
+from sparkctl.model.launch_plan import GuardRule
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.node import bootstrap
+from sparkctl.node.guard_decoder import LINE_LIMIT, decode_guard_line, decode_guard_start
+from sparkctl.transport.node_connection import ByteReader, ByteWriter
+from sparkctl.transport.session import Session
+
+_START = 20.0  # seconds for Python, for sudo to ask whoever it asks, and for Docker's socket
+_ANSWER = 10.0
+_CHUNK = 65536
+_PYTHON = "the guard needs Python 3.8 or newer on the node: python3 -V"
+_FORWARDING = (
+    "set `AllowStreamLocalForwarding yes` in /etc/ssh/sshd_config on the node, then: sudo systemctl reload ssh"
+)
+
+OnEvent = Callable[[GuardEvent], None]
+
+
+class GuardClient:
+    """Commands to the guard, one after the other, and its events as they come. Made by `start` and `attach`.
+
+    Every command raises `GuardTrouble` where the guard refuses, is silent or has gone; `LinkLost` where the connection has.
+    """
+
+    def __init__(self, session: Session, streams: tuple[ByteReader, ByteWriter], on_event: OnEvent) -> None:
+        self.already = True  # it ran before we came
+        self._node = session.node.name
+        self._reader, self._writer = streams
+        self._on_event = on_event
+        self._asking = asyncio.Lock()
+        self._answers: asyncio.Queue[GuardState | GuardReceipt | GuardRefusal | Exception | None] = asyncio.Queue()
+        self._listening = asyncio.create_task(self._listen())
+
+    @classmethod
+    async def start_guard(cls, session: Session, on_event: OnEvent) -> GuardClient:
+        """Start the guard where none runs, and talk to it."""
+        started = await _start(session)
+        try:
+            streams = await session.link.open_unix(started.socket)
+        except OSError:
+            if started.already:  # it may have ended since it was found, having had nothing to watch
+                started = await _start(session)
+            streams = await _reached(session, started)
+        link = cls(session, streams, on_event)
+        link.already = started.already
+        return link
+
+    @classmethod
+    async def connect_guard(
+        cls, session: Session, socket: str, on_event: OnEvent = lambda event: None
+    ) -> GuardClient | None:
+        """Talk to a guard that runs; None where nobody answers at its socket."""
+        try:
+            return cls(session, await session.link.open_unix(socket), on_event)
+        except OSError:
+            return None
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether the guard can be heard."""
+        return not self._listening.done()
+
+    async def wait_closed(self) -> None:
+        """Return once the guard cannot be heard any more."""
+        await asyncio.wait({self._listening})
+
+    async def watch_container(
+        self,
+        container: str,
+        instance: str,
+        profile: str | None,
+        operator: str,
+        role: GuardRole,
+        rule: GuardRule,
+        port: int | None,
+        health: str | None,
+    ) -> GuardState:
+        """Watch a container (its whole id), anew where it is watched already."""
+        return await self._told(
+            _ANSWER, do="watch", container=container, instance=instance, profile=profile, operator=operator, role=role,
+            floor=rule.floor, limit=rule.limit, port=port, health=health, cache_below=rule.cache_below,
+        )  # fmt: skip
+
+    async def set_phase(self, container: str, weights: bool, within: float = _ANSWER) -> GuardState:
+        """Say whether weights are being loaded now, which for four seconds allows dropping page cache."""
+        return await self._told(within, do="phase", container=container, weights=weights)
+
+    async def unwatch_container(self, container: str, why: UnwatchReason, within: float = _ANSWER) -> GuardState:
+        """End a watch."""
+        return await self._told(within, do="unwatch", container=container, why=why)
+
+    async def get_state(self, within: float = _ANSWER) -> GuardState:
+        """Return what it says of itself, within so many seconds."""
+        return await self._told(within, do="state")
+
+    async def close(self) -> None:
+        """Leave it alone: what it watches goes on."""
+        self._listening.cancel()
+        await asyncio.gather(self._listening, return_exceptions=True)
+        self._writer.close()
+
+    async def _told(self, within: float, **command: object) -> GuardState:
+        answer = await self._ask(command, within)
+        if not isinstance(answer, GuardState):
+            raise GuardUnavailable(f"the guard on {self._node} answered something else to `{command['do']}`")
+        return answer
+
+    async def _ask(self, command: dict[str, object], within: float) -> GuardState | GuardReceipt | None:
+        """Send one command and return its answer: they come in the order of the commands."""
+        async with self._asking:
+            if not self.is_open and self._answers.empty():
+                raise GuardUnavailable(f"the guard on {self._node} has ended")
+            try:
+                async with asyncio.timeout(within):
+                    self._writer.write(json.dumps(command, separators=(",", ":")).encode() + b"\n")
+                    await self._writer.drain()
+                    answer = await self._answers.get()
+            except TimeoutError as late:
+                self._listening.cancel()  # a late answer would be taken for the next one's
+                raise GuardSilent(
+                    f"the guard on {self._node} did not answer within {within:.0f} s",
+                    f"on {self._node}: ps -o pid,stat,etime,cmd -C sparkctl-guard   (stat T: somebody stopped it: kill -CONT PID)",
+                ) from late
+            except OSError as gone:
+                raise GuardUnavailable(f"the guard on {self._node} has ended") from gone
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, GuardRefusal):
+            raise GuardUnavailable(f"the guard on {self._node} refused: {sanitize_line(answer.what)}")
+        return answer
+
+    async def _listen(self) -> None:
+        """Read lines until the end of the socket, however it comes: whoever waits for an answer is told."""
+        rest = b""
+        end: Exception = GuardUnavailable(f"the guard on {self._node} has ended")
+        try:
+            while data := await self._reader.read(_CHUNK):
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    said = decode_guard_line(line)
+                    if isinstance(said, GuardEvent):
+                        self._on_event(said)
+                    else:
+                        self._answers.put_nowait(said)
+                if len(rest) > LINE_LIMIT:
+                    raise ValueError("a line without an end")
+        except NodeError as lost:
+            end = lost
+        except OSError:
+            pass  # a local guard that was killed
+        except ValueError as wrong:
+            end = GuardUnavailable(f"the guard on {self._node} says something else ({wrong})")
+        finally:
+            self._answers.put_nowait(end)
+
+
+async def _reached(session: Session, started: GuardProcess) -> tuple[ByteReader, ByteWriter]:
+    try:
+        return await session.link.open_unix(started.socket)
+    except OSError as refused:
+        raise GuardUnavailable(
+            f"the guard runs on {session.node.name}, and its socket cannot be reached ({refused})", _FORWARDING
+        ) from refused
+
+
+async def _start(session: Session) -> GuardProcess:
+    """Run the guard's start to its one line."""
+    name, start = session.node.name, bootstrap.guard_program()
+    try:
+        held = await session.link.start_process(start.argv)
+    except OSError as missing:
+        raise GuardUnavailable(f"no guard on {name}: {missing}", _PYTHON) from missing
+    try:
+        async with asyncio.timeout(_START):
+            await held.write(start.stdin)
+            while line := await held.readline():
+                if line.startswith(b'{"probe"'):  # a login shell may greet first
+                    said = decode_guard_start(line)
+                    if isinstance(said, GuardRefusal):
+                        raise GuardUnavailable(f"no guard on {name}: {sanitize_line(said.what)}")
+                    return said
+    except TimeoutError as late:
+        raise GuardUnavailable(f"no guard on {name}: it did not start within {_START:.0f} s") from late
+    except ValueError as wrong:
+        raise GuardUnavailable(f"no guard on {name}: its start said something else ({wrong})", _PYTHON) from wrong
+    finally:
+        await held.release()
+    raise GuardUnavailable(f"no guard on {name}: its start ended without a word", _PYTHON)

@@ -1,0 +1,153 @@
+"""Whether an engine that is ready and idle can still make a token: asked rarely, and never while it is at work.
+
+An engine can hang with its health path answering: the API's process lives, the one that generates does not.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from sparkctl.model.container import Container
+from sparkctl.model.container_labels import parse_ready_rule_label
+from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
+from sparkctl.model.events import Event, FindingReported
+from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule, ReadinessTarget
+from sparkctl.monitor import engine_probe
+from sparkctl.monitor.asking import QueryMarkerSupport
+from sparkctl.monitor.engine_meters import MeterReading, has_meter
+from sparkctl.monitor.inspecting import ContainerInspections
+from sparkctl.transport.session import Session
+
+PROBE_INTERVAL = 300.0  # seconds without a token, at least, before one is asked for
+PROBE_JITTER = (
+    60.0  # seconds that are added by dice: of two viewers one asks first, and the other sees that token counted
+)
+_OFF = "none"
+
+
+@dataclass(slots=True)
+class ProbedEngine:
+    """One engine: when a token of it was last known of (monotonic), how long to wait, and whether it is told as hung."""
+
+    name: str
+    proved: float
+    patience: float
+    told: bool = False
+
+
+class LivenessProbe:
+    """The engines of one node. ``dice`` returns 0..1. A token that anybody gets proves an engine alive as well as ours.
+
+    What is not known to be idle by its own metrics is not asked, so an engine without them never is.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        inspections: ContainerInspections,
+        emit: Callable[[Event], None],
+        dice: Callable[[], float],
+    ) -> None:
+        self._session = session
+        self._inspections = inspections
+        self._emit = emit
+        self._dice = dice
+        self._watched: dict[str, ProbedEngine] = {}
+
+    async def probe_idle_engine(
+        self, instances: Iterable[InstanceView], told: Callable[[], Mapping[str, MeterReading]], ahead: float
+    ) -> None:
+        """Take in who made tokens, and ask the one that is due for longest. Raises LinkLost, NodeError.
+
+        ``told``: the engines' figures as they are at the moment; ``ahead``: seconds that the node's clock is before ours.
+        """
+        now = self._session.clock.monotonic()
+        here = {one.container_id or "": one for one in instances if has_meter(one)}
+        for gone in self._watched.keys() - here.keys():
+            self._clear_finding(self._watched.pop(gone))
+        due: list[tuple[float, str]] = []
+        for key, one in here.items():
+            watched = self._watched.setdefault(key, ProbedEngine(one.name, now, self._patience()))
+            numbers = told().get(key, MeterReading(None)).numbers
+            if is_generating(numbers):
+                watched.proved = now
+                self._clear_finding(watched)
+            elif is_idle(numbers) and now - watched.proved >= watched.patience:
+                due.append((watched.proved, key))
+        if due:
+            key = min(due)[1]
+            await self._ask(here[key], self._watched[key], told, ahead)
+
+    async def _ask(
+        self, one: InstanceView, watched: ProbedEngine, told: Callable[[], Mapping[str, MeterReading]], ahead: float
+    ) -> None:
+        container = self._inspections.get(one.container_id)
+        rule = None if container is None else select_probe_rule(container)
+        watched.proved, watched.patience = self._session.clock.monotonic(), self._patience()  # whatever comes of it
+        if container is None or rule is None or one.port is None:
+            return
+        manners = QueryMarkerSupport()
+        model = await engine_probe.read_served_model(self._session.link, one.port, manners)
+        if model is None:
+            return  # nobody to ask for: a wrong name would be our own fault
+        began = self._session.clock.unix_time() + ahead
+        answer = await engine_probe.request_token(self._session.link, ReadinessTarget(one.port, rule, model), manners)
+        watched.proved = self._session.clock.monotonic()
+        if answer.good or is_generating(told().get(container.id, MeterReading(None)).numbers):
+            self._clear_finding(watched)
+            return
+        words = answer.format_masked(await self._session.docker.read_secret_values(container.id))
+        watched.told = True
+        self._emit(FindingReported.of(self._session.clock.unix_time(), self._hung(one, words, began)))
+
+    def _hung(self, one: InstanceView, words: str, since: float) -> Finding:
+        name = shlex.quote(one.name)
+        return Finding(
+            FindingKind.NOT_GENERATING,
+            Severity.PROBLEM,
+            self._session.node.name,
+            f"{one.name} is up and idle and makes no token when asked for one",
+            f"see its log: sparkctl logs {name} --tail 50; then: sparkctl down {name}, and up again   "
+            "(`liveness: none` in its profile: it is not asked)",
+            instance=one.name,
+            evidence=(
+                FindingEvidence("answer", words, None, "http"),
+                FindingEvidence("requests running", "0", None, "metrics"),
+            ),
+            since=since,
+        )
+
+    def _clear_finding(self, watched: ProbedEngine) -> None:
+        if watched.told:
+            watched.told = False
+            now, node = self._session.clock.unix_time(), self._session.node.name
+            words = "it makes tokens, or is gone"
+            kind = FindingKind.NOT_GENERATING.value
+            self._emit(FindingReported(now, node, kind, Severity.GOOD, words, instance=watched.name))
+
+    def _patience(self) -> float:
+        return PROBE_INTERVAL + PROBE_JITTER * self._dice()
+
+
+def select_probe_rule(container: Container) -> ReadinessRule | None:
+    """Return the rule that says how to ask for a token; None where its labels say that it is not to be asked."""
+    rule = parse_ready_rule_label(container)
+    if rule is None or rule.probe == _OFF or container.label(ContainerLabel.LIVENESS) == _OFF:
+        return None
+    return rule
+
+
+def is_generating(numbers: EngineMeter | None) -> bool:
+    """Tell whether its figures prove that tokens came lately."""
+    return numbers is not None and (numbers.activity is EngineActivity.DECODING or bool(numbers.generation_rate))
+
+
+def is_idle(numbers: EngineMeter | None) -> bool:
+    """Tell whether its own figures say that nothing runs and nothing waits; what they do not say is no idleness."""
+    return (
+        numbers is not None and numbers.activity is EngineActivity.IDLE and numbers.running == 0 and not numbers.waiting
+    )

@@ -1,0 +1,88 @@
+"""How an engine fared in the last minutes: its accept length and its throughput, reading by reading. Pure."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
+
+if TYPE_CHECKING:
+    from sparkctl.model.engine_metrics import Quantiles
+
+T = TypeVar("T")
+_KEPT = 450  # a quarter of an hour of readings, one every two seconds
+
+
+@dataclass(frozen=True, slots=True)
+class LastValue(Generic[T]):
+    """A figure, and when (unix seconds) the engine told it last."""
+
+    ts: float
+    value: T
+
+
+class MeterSeries:
+    """The readings of one container. One without an accept length (idle, prompts, nothing known) is a gap there; of the
+    throughput only what is not known is one: an engine that is known to idle gives 0 tok/s. The memory for all of them is
+    taken at once: objects that come and go between others that stay would take ever more of it.
+
+    ``ttft``, ``inter_token``, ``positions`` (the share of drafts that was accepted first, second, ...), ``prompt_rate`` and
+    ``prefix_hit_rate`` are told only while a request begins or goes on: the
+    last that there was of each, None before any."""
+
+    def __init__(self) -> None:
+        self._at, self._lengths, self._rates = (array("d", [math.nan]) * _KEPT for _ in range(3))
+        self._next = 0  # the place of the next reading
+        self.ttft: LastValue[Quantiles] | None = None
+        self.inter_token: LastValue[Quantiles] | None = None
+        self.positions: LastValue[tuple[float, ...]] | None = None
+        self.prompt_rate: LastValue[float] | None = None
+        self.prefix_hit_rate: LastValue[float] | None = None
+
+    def add_meter(self, ts: float, numbers: EngineMeter | None) -> None:
+        """Take a reading of ``ts``, unix seconds."""
+        seen = None if numbers is None else numbers.acceptance
+        rate = None if numbers is None else 0.0 if numbers.activity is EngineActivity.IDLE else numbers.generation_rate
+        length = None if seen is None else seen.length
+        self._at[self._next] = ts
+        self._lengths[self._next] = math.nan if length is None else length
+        self._rates[self._next] = math.nan if rate is None else rate
+        self._next = (self._next + 1) % _KEPT
+        if numbers is not None:
+            self._keep(ts, numbers)
+
+    def _keep(self, ts: float, numbers: EngineMeter) -> None:
+        if numbers.ttft is not None:
+            self.ttft = LastValue(ts, numbers.ttft)
+        if numbers.inter_token is not None:
+            self.inter_token = LastValue(ts, numbers.inter_token)
+        if numbers.acceptance is not None and numbers.acceptance.per_position:
+            self.positions = LastValue(ts, numbers.acceptance.per_position)
+        if numbers.prompt_rate:
+            self.prompt_rate = LastValue(ts, numbers.prompt_rate)
+        if numbers.prefix_hit_rate is not None:
+            self.prefix_hit_rate = LastValue(ts, numbers.prefix_hit_rate)
+
+    def get_accept_lengths(self, now: float, seconds: float, count: int) -> tuple[float | None, ...]:
+        """Return the mean accept length of ``count`` equal stretches, oldest first, the last of which has ``now`` in it; None:
+        no reading is in that one. Stretches begin at whole multiples of their width: a curve moves on, and does not shimmer."""
+        return self._means(self._lengths, now, seconds / count, count)
+
+    def get_generation_rates(self, now: float, seconds: float, count: int) -> tuple[float | None, ...]:
+        """Return the same of the throughput, tok/s."""
+        return self._means(self._rates, now, seconds / count, count)
+
+    def _means(self, values: array[float], now: float, width: float, count: int) -> tuple[float | None, ...]:
+        sums, seen = [0.0] * count, [0] * count
+        last = int(now / width)
+        for ts, value in zip(self._at, values, strict=True):
+            if math.isnan(value):
+                continue
+            at = count - 1 - max(0, last - int(ts / width))
+            if at >= 0:
+                sums[at] += value
+                seen[at] += 1
+        return tuple(total / times if times else None for total, times in zip(sums, seen, strict=True))

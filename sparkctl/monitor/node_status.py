@@ -1,0 +1,336 @@
+"""``status``: every node at once, what runs there, ours and foreign, and how far it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sparkctl.commands.context import CommandContext
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.engines.health_paths import find_health_paths
+from sparkctl.errors import ContainerNotFound, DockerError, LogUnreadable, NodeError
+from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.container_labels import (
+    parse_expected_memory_label,
+    parse_port_label,
+    parse_rank_label,
+    parse_rank_nodes_label,
+    parse_ready_rule_label,
+    parse_start_id_label,
+)
+from sparkctl.model.endpoint import format_endpoint_url
+from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule, ReadinessTarget
+from sparkctl.model.memory_reading import MemoryReading
+from sparkctl.model.node import Node, NodeState
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.secrets import redact
+from sparkctl.model.switch_plan import JournalPresence
+from sparkctl.monitor import engine_probe
+from sparkctl.monitor.kept import list_rollback_containers, mark_rollback_containers
+from sparkctl.monitor.node_views import InstanceView, NodeStatusView
+from sparkctl.monitor.ranks import apply_head_state
+from sparkctl.monitor.switch_journal import build_journal_view
+from sparkctl.transport.node_connection import node_state_for_error
+from sparkctl.transport.session import Session, node_failures
+
+if TYPE_CHECKING:
+    from sparkctl.logs.analyzer import LogAnalyzer
+
+_TAIL, _SHORT_TAIL = 400, 60  # lines
+_HEALTH_TIMEOUT = 5.0
+_SIGKILLED = 137
+_BY_SIGNAL = (130, _SIGKILLED, 143)  # 128 and SIGINT, SIGKILL or SIGTERM
+
+
+async def read_node_status(ctx: CommandContext, session: Session) -> NodeStatusView:
+    """Return what is true on a node now; an error of the node is a view too, with its state and words."""
+    node = session.node
+    try:
+        with node_failures(node):
+            return await _look_at(ctx, session)
+    except NodeError as error:
+        now = session.link.status
+        return NodeStatusView(
+            node.name, node_state_for_error(error), ctx.clock.unix_time(), error.message, error.hint, now.attempt, now.next_try,
+            docker_known=False,
+        )  # fmt: skip
+    except DockerError as error:  # it broke off between the list and a question about one container
+        return _without_docker(ctx, node, error, None)
+
+
+async def _look_at(ctx: CommandContext, session: Session) -> NodeStatusView:
+    node = session.node
+    await session.link.connect()
+    look, containers = await gather_or_cancel(
+        session.read_node("memory", "processes", "gpu", "journal"), _containers(session)
+    )
+    left = build_journal_view(look.journal)
+    switch = None if left.found is JournalPresence.NONE else left
+    if isinstance(containers, DockerError):
+        return replace(_without_docker(ctx, node, containers, look.memory), switch=switch)
+    instances = await gather_or_cancel(
+        *(build_instance_view(session, c, look.container_memory(c.id)) for c in containers)
+    )
+    shown = mark_rollback_containers([one for one in instances if one], list_rollback_containers(switch))
+    return NodeStatusView(
+        node.name, NodeState.OK, ctx.clock.unix_time(), memory=look.memory, instances=shown, switch=switch,
+    )  # fmt: skip
+
+
+async def _containers(session: Session) -> tuple[Container, ...] | DockerError:
+    try:
+        return await session.docker.list_containers()
+    except DockerError as error:
+        return error
+
+
+def _without_docker(
+    ctx: CommandContext, node: Node, error: DockerError, memory: MemoryReading | None
+) -> NodeStatusView:
+    return NodeStatusView(
+        node.name, NodeState.OK, ctx.clock.unix_time(), error.message, error.hint, memory=memory, docker_known=False
+    )
+
+
+async def read_node_statuses(ctx: CommandContext, nodes: Sequence[Node]) -> tuple[NodeStatusView, ...]:
+    """Return a view of each node, looked at together."""
+
+    async def one(node: Node) -> NodeStatusView:
+        async with Session(node, ctx.asker, ctx.clock) as session:
+            return await read_node_status(ctx, session)
+
+    return _with_heads(await gather_or_cancel(*(one(node) for node in nodes)))
+
+
+def _with_heads(views: Sequence[NodeStatusView]) -> tuple[NodeStatusView, ...]:
+    everything = [one for view in views for one in view.instances]
+    return tuple(replace(view, instances=apply_head_state(view.instances, everything)) for view in views)
+
+
+async def watch_node_statuses(
+    ctx: CommandContext, nodes: Sequence[Node], every: float = 2.0
+) -> AsyncGenerator[tuple[NodeStatusView, ...], None]:
+    """Yield a view of all nodes again and again; lost connections come back by themselves, visibly."""
+    sessions = [Session(node, ctx.asker, ctx.clock) for node in nodes]
+    returning: dict[str, asyncio.Task[None]] = {}
+    try:
+        while True:
+            yield _with_heads(await gather_or_cancel(*(_look_or_wait(ctx, s, returning) for s in sessions)))
+            await ctx.clock.sleep(every)
+    finally:
+        for task in returning.values():
+            task.cancel()
+        await asyncio.gather(*returning.values(), return_exceptions=True)
+        for session in sessions:
+            await session.__aexit__(None, None, None)
+
+
+async def _look_or_wait(
+    ctx: CommandContext, session: Session, returning: dict[str, asyncio.Task[None]]
+) -> NodeStatusView:
+    """Look, or show the reconnecting that goes on in the background."""
+    task = returning.get(session.node.name)
+    if task is not None and not task.done():
+        now = session.link.status
+        return NodeStatusView(
+            session.node.name, now.state, ctx.clock.unix_time(), now.detail, None, now.attempt, now.next_try
+        )
+    view = await read_node_status(ctx, session)
+    if view.state in (NodeState.UNREACHABLE, NodeState.STARVED, NodeState.UNKNOWN):
+        returning[session.node.name] = asyncio.ensure_future(session.link.reconnect())
+    return view
+
+
+async def build_instance_view(session: Session, container: Container, held: int | None) -> InstanceView | None:
+    """Return what a container is to an operator, ``held`` being its memory.
+
+    None for a foreign one that has ended, and for one that went while it was asked about.
+    """
+    if not container.is_managed:
+        if not container.is_alive:
+            return None
+        return InstanceView(
+            container.name, session.node.name, container.name, container.image, container.state, container.status,
+            ours=False, memory=held, phase=None, container_id=container.id,
+        )  # fmt: skip
+    try:
+        phase, step, detail = await _read_phase(session, container)
+    except ContainerNotFound:
+        return None
+    return InstanceView(
+        container.label(ContainerLabel.INSTANCE) or container.name,
+        session.node.name,
+        container.name,
+        container.image,
+        container.state,
+        container.status,
+        ours=True,
+        memory=held,
+        phase=phase,
+        step=step,
+        profile=container.label(ContainerLabel.PROFILE),
+        engine=container.label(ContainerLabel.ENGINE),
+        operator=container.label(ContainerLabel.OPERATOR),
+        endpoint=format_endpoint_url(session.node, parse_port_label(container)),
+        detail=detail,
+        container_id=container.id,
+        port=parse_port_label(container),
+        expected=parse_expected_memory_label(container),
+        rank=parse_rank_label(container),
+        nodes=parse_rank_nodes_label(container),
+        run=parse_start_id_label(container),
+    )
+
+
+async def _read_phase(session: Session, container: Container) -> tuple[Phase, Step | None, str | None]:
+    """Return how far an instance of ours is, by its own ready rule; its log's tail tells the step of a load."""
+    if not container.is_alive:
+        ended = await session.docker.inspect_container(container.id)
+        failed = ended.exit_code not in (0, None) or bool(ended.error)
+        why = await _without_secrets(session, container, ended.error)
+        if why is None and ended.exit_code == _SIGKILLED:
+            why = await _stopped_by_guard(session, container)
+        if why is None and ended.exit_code in _BY_SIGNAL and await _was_asked_to_stop(session, ended):
+            return Phase.STOPPED, None, f"somebody stopped it (exit code {ended.exit_code})"
+        if not failed and ended.exit_code == 0:
+            why = await _find_hidden_failure(session, container)
+            failed = why is not None
+        return (Phase.FAILED if failed else Phase.STOPPED), None, why
+    if container.state is ContainerState.PAUSED:
+        where = f"on {session.node.name}: docker unpause {container.name}"
+        return Phase.UNKNOWN, None, f"paused (docker pause), it answers nobody until {where}"
+    rule = parse_ready_rule_label(container)
+    if rule is None:
+        return Phase.UNKNOWN, None, "its labels do not say in a usable form when it is ready"
+    quiet = await _ask_health_paths(session, container, rule)
+    if quiet is not None:
+        return quiet, None, None if quiet is Phase.READY else "it was asked to stop"
+    answer = await engine_probe.check_health(
+        session.link, ReadinessTarget(parse_port_label(container), rule), _HEALTH_TIMEOUT
+    )
+    if answer.good and rule.health is not None:
+        await _remember_ready(session, container, rule)
+        return Phase.READY, None, None
+    # Secrets are looked up only where the engine has said something: status of what is ready stays quick.
+    why_not = (
+        answer.format_masked(await session.docker.read_secret_values(container.id)) if answer.said else answer.what
+    )
+    return await _phase_by_log(session, container, rule, why_not)
+
+
+async def _ask_health_paths(session: Session, container: Container, rule: ReadinessRule) -> Phase | None:
+    """Return the phase of an engine whose health path would make it generate, by what makes it generate nothing.
+
+    None where that does not prove it: then the health path has to be asked. A version without a quiet path for readiness is
+    asked whether it is alive, once it was found ready; that it stops, only its log tells.
+    """
+    port = parse_port_label(container)
+    paths = find_health_paths(container.label(ContainerLabel.ENGINE) or "", rule.health or "")
+    if paths is None or port is None:
+        return None
+    if container.id not in session.seen_ready:
+        status = await engine_probe.request_status(session.link, port, paths.ready, _HEALTH_TIMEOUT)
+        return Phase.READY if status is not None and 200 <= status < 300 else None
+    status = await engine_probe.request_status(session.link, port, paths.alive, _HEALTH_TIMEOUT)
+    begun = (await session.docker.inspect_container(container.id)).started
+    if not engine_probe.is_alive(status) or session.seen_ready[container.id] != begun:
+        del session.seen_ready[container.id]
+        return None
+    log = await _read_log_tail(session, container, rule, _SHORT_TAIL)
+    if log is not None and log.fatal is not None:
+        return None
+    return Phase.STOPPING if log is not None and log.stopped is not None else Phase.READY
+
+
+async def _remember_ready(session: Session, container: Container, rule: ReadinessRule) -> None:
+    """Keep that it was found ready, where asking again would make it generate again."""
+    if find_health_paths(container.label(ContainerLabel.ENGINE) or "", rule.health or "") is not None:
+        session.seen_ready[container.id] = (await session.docker.inspect_container(container.id)).started
+
+
+async def _stopped_by_guard(session: Session, container: Container) -> str | None:
+    """Say what the guard's receipt for it says; the imports wait, as nearly nothing ends so."""
+    from sparkctl.logs.start_verdict import describe_memory_drop
+    from sparkctl.monitor import guard_receipts
+
+    receipt = await guard_receipts.read_receipt(session, container.id)
+    return None if receipt is None else f"stopped by the guard: {describe_memory_drop(receipt)}"
+
+
+async def _without_secrets(session: Session, container: Container, text: str | None) -> str | None:
+    return redact(text, await session.docker.read_secret_values(container.id)) if text else None
+
+
+async def _phase_by_log(
+    session: Session, container: Container, rule: ReadinessRule, why_not: str
+) -> tuple[Phase, Step | None, str | None]:
+    """Read the tail of the log for the step."""
+    try:
+        log = await _read_log_tail(session, container, rule)
+    except LogUnreadable:
+        return Phase.UNKNOWN, None, f"{why_not}; its log cannot be read"
+    if log is None:
+        return Phase.UNKNOWN, None, why_not
+    if log.stopped is not None and log.fatal is None:
+        return Phase.STOPPING, None, f"it was asked to stop; {why_not}"
+    is_worker = not (parse_rank_label(container) or "0").startswith(
+        "0"
+    )  # it answers nobody: what is true of it, its head knows
+    if rule.health is None and log.ready_line_seen and not is_worker:
+        return Phase.READY, None, None
+    return (log.phase if log.fatal is None else Phase.FAILED), log.step, why_not
+
+
+async def _find_hidden_failure(session: Session, container: Container) -> str | None:
+    """Say what its log ends in where that is its death: vLLM whose engine core was killed ends with exit code 0, too."""
+    from sparkctl.engines.base import FailureWeight
+
+    try:
+        log = await _read_log_tail(session, container, parse_ready_rule_label(container) or ReadinessRule(None, None))
+    except DockerError:
+        return None  # it is being removed, for one
+    root = None if log is None else log.find_root_failure
+    if root is None or root.failure is None or root.failure.weight < FailureWeight.DEATH:
+        return None
+    return f"it ended with exit code 0, and not because it was asked to: {root.failure.summary}"
+
+
+async def _was_asked_to_stop(session: Session, container: Container) -> bool:
+    """Tell whether one that ended by a signal was stopped: by its log, or by the signal where the log ends on no error.
+
+    SIGKILL alone proves nothing: it ends an orderly stop that took too long, and is how SGLang ends itself.
+    """
+    if container.oom_killed:
+        return False
+    try:
+        log = await _read_log_tail(session, container, parse_ready_rule_label(container) or ReadinessRule(None, None))
+    except DockerError:
+        return False
+    if log is None or log.fatal is not None:
+        return False
+    return log.stopped is not None or (container.exit_code != _SIGKILLED and log.find_final_error is None)
+
+
+async def _read_log_tail(
+    session: Session, container: Container, rule: ReadinessRule, lines: int = _TAIL
+) -> LogAnalyzer | None:
+    """Read the last of its log, None where its engine is not known; the imports wait, as mostly this is not needed."""
+    from sparkctl.engines import engine_names, load_engine
+    from sparkctl.logs.analyzer import LogAnalyzer
+    from sparkctl.transport.docker.log_stream import ContainerLogStream
+
+    engine = container.label(ContainerLabel.ENGINE) or ""
+    if engine not in engine_names():
+        return None
+    log = LogAnalyzer(load_engine(engine), rule)
+    # Of one that was started again, what its log says of before is not what it does now.
+    begun = (await session.docker.inspect_container(container.id)).started
+    async with aclosing(
+        ContainerLogStream(session.link, container.id, since=begun, tail=lines).read_available()
+    ) as batches:
+        async for batch in batches:
+            log.feed_lines(batch)
+    return log

@@ -1,0 +1,121 @@
+"""Who follows the nodes while the panel is open: a task a node, of the app's own and of no widget.
+
+A defect in one of them ends that one and is said in its tile; the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from sparkctl.commands.context import CommandContext
+from sparkctl.concurrency import cancel_and_wait
+from sparkctl.model.events import Event, NodeStateChanged
+from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.monitor.node_monitor import NodeMonitor
+from sparkctl.monitor.recording_player import RecordingPlayer
+from sparkctl.monitor.sampler import INTERACTIVE_INTERVAL
+from sparkctl.transport.session import Session, SharedSession
+
+_PATIENCE = 3.0  # seconds for putting connections away
+
+
+class NodeSupervisor:
+    """Starts and ends the followers. ``emit`` is given every event."""
+
+    def __init__(self, ctx: CommandContext, emit: Callable[[Event], None], every: float = INTERACTIVE_INTERVAL) -> None:
+        self._ctx, self._emit, self._every = ctx, emit, every
+        self._nodes: dict[NodeName, Node] = {}
+        self._tasks: dict[NodeName | None, asyncio.Task[None]] = {}  # None: a recording's
+        self._ending: set[asyncio.Task[None]] = set()
+        self._followers: dict[NodeName, NodeMonitor] = {}
+
+    @property
+    def every(self) -> float:
+        """Seconds between two samples of a node; while something loads there it is less."""
+        return self._every
+
+    def set_sample_interval(self, seconds: float) -> None:
+        """Sample each node so often, from the next look at its Docker on."""
+        self._every = seconds
+        for follower in self._followers.values():
+            follower.every = seconds
+
+    def follow(self, nodes: Sequence[Node]) -> None:
+        """Follow these nodes from now on, all at once, and no others; what is followed already is left alone."""
+        wanted = {node.name: node for node in nodes}
+        for name in [name for name, node in self._nodes.items() if wanted.get(name) != node]:
+            self._end(name)
+        for name, node in wanted.items():
+            if name not in self._nodes:
+                self._nodes[name] = node
+                self._begin(node)
+
+    def node(self, name: NodeName) -> Node | None:
+        """Return a node that is followed."""
+        return self._nodes.get(name)
+
+    def background_session(self, node: Node) -> Session:
+        """Return a session for something beside the following: over its connection, or one of its own where it has none.
+        Nobody is asked anything for it."""
+        follower = self._followers.get(node.name)
+        if follower is None or follower.session is None or follower.node != node:
+            return Session(node, clock=self._ctx.clock)
+        return SharedSession(follower.session)
+
+    def command_session(self, node: Node) -> Session:
+        """Return a session for what the operator has started: over the connection that is there, so that nobody is asked for
+        a second factor once more; one of its own, which may ask, where none is."""
+        follower = self._followers.get(node.name)
+        session = None if follower is None or follower.node != node else follower.session
+        if session is None or session.link.status.state is not NodeState.OK:
+            return Session(node, self._ctx.asker, self._ctx.clock)
+        return SharedSession(session)
+
+    def reconnect(self, name: NodeName) -> None:
+        """Connect to a node anew, now."""
+        node = self._nodes.get(name)
+        if node is not None:
+            self._end(name)
+            self._nodes[name] = node
+            self._emit(NodeStateChanged(self._ctx.clock.unix_time(), name, NodeState.UNKNOWN))
+            self._begin(node)
+
+    def play_recording(self, player: RecordingPlayer) -> None:
+        """Play a recording in place of following anything."""
+        self._tasks[None] = asyncio.create_task(player.run(), name="play")
+
+    async def aclose(self) -> None:
+        """End everything and wait for it."""
+        self._nodes.clear()
+        await cancel_and_wait([*self._tasks.values(), *self._ending], _PATIENCE)
+
+    def _begin(self, node: Node) -> None:
+        follower = NodeMonitor(self._ctx, node, self._every, self._emit)
+        self._followers[node.name] = follower
+        task = asyncio.create_task(follower.run(), name=f"follow {node.name}")
+        self._tasks[node.name] = task
+        task.add_done_callback(lambda done: self._ended(node, done))
+
+    def _end(self, name: NodeName) -> None:
+        del self._nodes[name]
+        self._followers.pop(name, None)
+        if task := self._tasks.pop(name, None):
+            self._ending.add(task)  # it puts away its connection, and nobody else holds it then
+            task.add_done_callback(self._ending.discard)
+            task.cancel()
+
+    def _ended(self, node: Node, task: asyncio.Task[None]) -> None:
+        """Say of what a follower died; one that ended by itself has said why."""
+        defect = None if task.cancelled() else task.exception()
+        if defect is not None and self._tasks.get(node.name) is task:
+            what = f"a defect in sparkctl, not in {node.name}: {type(defect).__name__}: {defect}"
+            self._emit(
+                NodeStateChanged(
+                    self._ctx.clock.unix_time(),
+                    node.name,
+                    NodeState.UNKNOWN,
+                    what,
+                    hint="r tries again; please report it",
+                )
+            )

@@ -1,0 +1,81 @@
+"""The live state as views: what a front end shows of a node and of an instance. Frozen; None is "not known"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkctl.model.finding import Finding
+from sparkctl.model.instance import InstanceView as InstanceView
+from sparkctl.model.memory_reading import MemoryReading
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.model.sample import MemoryBar, Sample, memory_bar
+from sparkctl.model.switch_plan import SwitchJournalStatus
+from sparkctl.monitor.ranks import is_worker
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatusView:
+    """A node at ``when`` (unix seconds). ``docker_known`` False: the node answers, its Docker did not. ``switch``: the journal
+    of a switch that goes on there or was left, None where there is none or it was not asked for."""
+
+    name: NodeName
+    state: NodeState
+    when: float
+    detail: str | None = None
+    hint: str | None = None
+    attempt: int | None = None
+    next_try: float | None = None
+    memory: MemoryReading | None = None
+    instances: tuple[InstanceView, ...] = ()
+    docker_known: bool = True
+    switch: SwitchJournalStatus | None = None
+
+    @property
+    def is_healthy(self) -> bool:
+        """Tell whether everything of ours on the node is ready or on its way there, and nothing is unknown.
+
+        `down` removes what it stops: a container of ours that has ended and is still there ended in some other way.
+        """
+        bad = (Phase.FAILED, Phase.STOPPING, Phase.STOPPED, Phase.UNKNOWN)
+        if self.switch is not None and not self.switch.is_held:
+            return False  # it was left, and nobody is at work on it
+        # those their heads answer for
+        judged = [i for i in self.instances if not i.is_kept and (i.phase is not Phase.UNKNOWN or not is_worker(i))]
+        return self.state is NodeState.OK and self.docker_known and not any(i.phase in bad for i in judged)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTelemetryView:
+    """What a node does at ``when`` (unix seconds): the probe's last sample, and the instances with what they hold.
+
+    ``instances_seen``: when Docker last said what runs, unix seconds; None before it ever did. ``docker_known`` False: it
+    does not say at the moment, and the instances are those of then. ``sampled``: when the sample got here, unix seconds.
+    ``findings``: what is wrong, the worst first.
+    ``memory_bandwidth``: what the memory is specified for, GB/s, where the operator's config was asked.
+    """
+
+    name: NodeName
+    state: NodeState
+    when: float
+    detail: str | None = None
+    hint: str | None = None
+    sample: Sample | None = None
+    instances: tuple[InstanceView, ...] = ()
+    docker_known: bool = True
+    instances_seen: float | None = None
+    reading: MemoryReading | None = None
+    sampled: float | None = None
+    findings: tuple[Finding, ...] = ()
+    memory_bandwidth: float | None = None
+
+    @property
+    def memory(self) -> MemoryBar | None:
+        """The memory in four parts, by the sample, or else by the last ``reading``; None where there is neither."""
+        sampled = None if self.sample is None else self.sample.memory
+        memory = sampled or self.reading
+        if memory is None or memory.total <= 0:  # a machine without memory says nothing
+            return None
+        if self.sample is None or sampled is None:
+            return memory_bar(memory, None)
+        return memory_bar(memory, self.sample.gpu_memory, self.sample.process_memory)

@@ -1,0 +1,141 @@
+"""A recording that is played: how far it is, how fast it goes, whether it rests. No node is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+from sparkctl.clock import Clock
+from sparkctl.model.events import Event
+
+LONGEST = 30.0  # seconds of the recording: nobody wants to sit through the night in it
+SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 60.0)
+
+
+@dataclass(frozen=True, slots=True)
+class PlaybackProgress:
+    """Seconds of the recording: how far it is, and how long it is; ``is_over``: its last event was shown."""
+
+    at: float
+    whole: float
+    speed: float
+    is_paused: bool
+    is_over: bool
+
+    @property
+    def describe(self) -> str:
+        """Say it as the header does."""
+        if self.is_over:
+            return f"recording {_clock(self.whole)}, its end"
+        return (
+            f"recording {_clock(self.at)} of {_clock(self.whole)} {'paused' if self.is_paused else f'×{self.speed:g}'}"
+        )
+
+
+class RecordingPlayer:
+    """``emit`` is given every event in its order, ``rewound`` is called before they begin anew.
+
+    Pauses over half a minute, and clocks that were set back meanwhile, are skipped: they take no time.
+    """
+
+    def __init__(
+        self, clock: Clock, events: Sequence[Event], speed: float, emit: Callable[[Event], None], rewound: Callable[[], None]
+    ) -> None:  # fmt: skip
+        self.speed = speed
+        self.is_paused = False
+        self._clock, self._events, self._emit, self._rewound = clock, events, emit, rewound
+        gaps = (min(LONGEST, max(0.0, after.ts - before.ts)) for before, after in pairwise(events))
+        self._due = tuple(accumulate(gaps, initial=0.0)) if events else ()  # of each event, seconds from the beginning
+        self._next = 0  # the event that comes next
+        self._at = 0.0  # as of the last look at the clock
+        self._looked: float | None = None  # when that was; None while it rests
+        self._wakeup = asyncio.Event()
+
+    @property
+    def progress(self) -> PlaybackProgress:
+        """How far it is now."""
+        whole = self._due[-1] if self._due else 0.0
+        over = self._next >= len(self._events)
+        return PlaybackProgress(whole if over else min(self._now(), whole), whole, self.speed, self.is_paused, over)
+
+    async def run(self) -> None:
+        """Play; at its end wait for whoever goes back."""
+        while True:
+            self._wakeup.clear()
+            self._at, self._looked = self._now(), None if self.is_paused else self._clock.monotonic()
+            if self._next >= len(self._events) or self.is_paused:
+                await self._wakeup.wait()
+                continue
+            left = self._due[self._next] - self._at
+            if left > 0 and await self._is_stirred_within(left / self.speed):
+                continue
+            self._at = max(self._now(), self._due[self._next])
+            self._looked = self._clock.monotonic()
+            self._emit_until(self._next + 1)
+            await asyncio.sleep(0)
+
+    def pause(self) -> None:
+        """Rest, or go on."""
+        self.is_paused = not self.is_paused
+        self._update_position()
+        self._wakeup.set()
+
+    def change_speed(self, by: int) -> None:
+        """Go ``by`` steps faster, or slower."""
+        self._update_position()
+        near = min(range(len(SPEEDS)), key=lambda at: abs(SPEEDS[at] - self.speed))
+        self.speed = SPEEDS[max(0, min(len(SPEEDS) - 1, near + by))]
+        self._wakeup.set()
+
+    def seek(self, seconds: float) -> None:
+        """Go on, or back, by so many seconds of the recording."""
+        if not self._due:
+            return
+        wanted = max(0.0, min(self.progress.at + seconds, self._due[-1]))
+        if seconds < 0:
+            self._next = 0
+            self._rewound()
+        self._emit_until(max(1, bisect_right(self._due, wanted)))
+        self._at, self._looked = wanted, None if self.is_paused else self._clock.monotonic()
+        self._wakeup.set()
+
+    def _emit_until(self, end: int) -> None:
+        while self._next < min(end, len(self._events)):
+            self._next += 1
+            self._emit(self._events[self._next - 1])
+
+    def _now(self) -> float:
+        return self._at if self._looked is None else self._at + (self._clock.monotonic() - self._looked) * self.speed
+
+    def _update_position(self) -> None:
+        self._at = min(self._now(), self._due[min(self._next, len(self._due) - 1)] if self._due else 0.0)
+        self._looked = None if self.is_paused else self._clock.monotonic()
+
+    async def _is_stirred_within(self, seconds: float) -> bool:
+        """Wait so long, or until somebody wants something else."""
+        waiting = [
+            asyncio.ensure_future(self._clock.sleep(seconds)),
+            asyncio.ensure_future(_wait(self._wakeup.wait())),
+        ]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            return self._wakeup.is_set()
+        finally:
+            for one in waiting:
+                one.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def _wait(something: Awaitable[object]) -> None:
+    await something
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,0 +1,197 @@
+"""The probe on one node, kept running: its samples as events, through lost connections, ended probes and silence."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
+
+from sparkctl.errors import AgentFailed, ConnectionLost, NodeStarved, Unreachable
+from sparkctl.model.events import NodeStateChanged, SampleArrived
+from sparkctl.model.node import NodeState
+from sparkctl.node import bootstrap
+from sparkctl.node.agent_decoder import AgentHello, decode_agent_line
+from sparkctl.transport.node_connection import RemoteProcess
+from sparkctl.transport.output import OutputTooLong
+from sparkctl.transport.session import Session
+
+INTERACTIVE_INTERVAL = 2.0
+LOADING_INTERVAL = 1.0
+BACKGROUND_INTERVAL = 5.0
+DOCKER_ROOT = "/var/lib/docker"
+_SILENCE_LIMIT = 5.0  # seconds without a sample, beyond its rate, after which the node's state is unknown
+_STALLED = 30.0  # seconds of silence after which a probe is given up and another one started
+_PAUSE = 1.0  # before another probe, so that one that ends at once does not keep the node busy
+_LONGEST_PAUSE = 30.0  # what that grows to while no probe gets as far as a sample
+_UNFIT = 3  # probes in a row that ended without a single sample, from which on the node's Python is asked for
+_TOO_OLD = 42
+_PYTHON = ("python3", "-ISc", f"import sys; sys.exit({_TOO_OLD} if sys.version_info < (3, 8) else 0)")
+_NOT_FOUND = (126, 127)  # what a shell says of a command that is not there, or that cannot be run
+
+
+class NodeSampler:
+    """`samples` runs the probe for as long as it is iterated; closing it ends the probe.
+
+    ``identity`` is what the node said of itself, None before the first answer. ``foreign``: lines that came among the
+    probe's own and were passed over.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        every: float = INTERACTIVE_INTERVAL,
+        disks: Sequence[str] | None = None,
+        *,
+        patience: float = _SILENCE_LIMIT,
+        stalled: float = _STALLED,
+        pause: float = _PAUSE,
+    ) -> None:
+        self.session = session
+        self.every = every
+        models = [session.node.models] if session.node.models else []
+        self.disks = list(disks) if disks is not None else [DOCKER_ROOT, *models]
+        self.identity: AgentHello | None = None
+        self._patience = patience
+        self._stalled = stalled
+        self._pause = pause
+        self._held: RemoteProcess | None = None
+        self._silent = False
+        self._consecutive_failures = 0
+        self.foreign = 0
+
+    async def set_rate(self, every: float) -> None:
+        """Sample every so many seconds from now on."""
+        self.every = every
+        if self._held is not None:
+            with contextlib.suppress(ConnectionLost):  # the next probe starts at this rate
+                await self._held.write(f"every {every:g}\n".encode())
+
+    async def stream_samples(self) -> AsyncGenerator[SampleArrived | NodeStateChanged, None]:
+        """Yield each sample, and the node's state where it becomes unknown by silence and where it is known again.
+
+        A lost connection is waited for and the probe started anew; so is one that ended, whatever ended it, after pauses
+        that grow while no sample comes: a node short of memory kills probes, too. Raises `NodeError` where waiting does
+        not help: the node is not to be had by this user, or has no Python for the probe (`ProbeFailed`).
+        """
+        while True:
+            try:
+                await self.session.link.connect()
+                async with contextlib.aclosing(self._one_probe()) as events:
+                    async for event in events:
+                        yield event
+                if self._consecutive_failures:
+                    yield await self._no_sample_state()
+            except (ConnectionLost, NodeStarved, Unreachable):
+                await self.session.link.reconnect()  # at once where the link lives and only the session was refused
+            await self.session.clock.sleep(self._next_pause())
+
+    def _next_pause(self) -> float:
+        return min(_LONGEST_PAUSE, self._pause * 2.0 ** min(10, max(0, self._consecutive_failures - 1)))
+
+    async def _no_sample_state(self) -> NodeStateChanged:
+        """Return the state after probes that ended without a sample. Raises ProbeFailed where none can ever run."""
+        name, clock = self.session.node.name, self.session.clock
+        if self._consecutive_failures >= _UNFIT and await self._has_no_python():
+            raise AgentFailed(
+                name, f"the probe does not run on {name}: no Python 3.8 or newer there", "look there: python3 -V"
+            )
+        self._silent = True
+        ended = (
+            "ended without a sample"
+            if self._consecutive_failures == 1
+            else f"ended {self._consecutive_failures} times without a sample"
+        )
+        return NodeStateChanged(
+            clock.unix_time(),
+            name,
+            NodeState.UNKNOWN,
+            f"the probe {ended}{self._beside()}",
+            self._consecutive_failures,
+            self._next_pause(),
+            "a node short of memory kills such things; if it lasts, look there: python3 -V, dmesg",
+        )
+
+    async def _has_no_python(self) -> bool:
+        """Tell whether it is certain that the node has no Python for the probe; one that was killed says nothing."""
+        python = sys.executable if self.session.node.is_local else _PYTHON[0]
+        try:
+            said = await self.session.link.run((python, *_PYTHON[1:]), timeout=self._patience)
+        except (TimeoutError, OutputTooLong):
+            return False
+        return said.status in (*_NOT_FOUND, _TOO_OLD)
+
+    def _beside(self) -> str:
+        """Return what to add of lines that something else wrote."""
+        if not self.foreign:
+            return ""
+        return f"; {self.foreign} line{'s' if self.foreign > 1 else ''} on its stdout came from something else"
+
+    async def _one_probe(self) -> AsyncGenerator[SampleArrived | NodeStateChanged, None]:
+        """Run one probe until it ends or says nothing for too long."""
+        here = self.session.node.is_local
+        start = (bootstrap.local_agent_program if here else bootstrap.agent_program)(self.every, self.disks)
+        held = self._held = await self.session.link.start_process(start.argv)
+        self._consecutive_failures += 1
+        feeding: asyncio.Task[None] | None = None
+        try:
+            await held.write(start.stdin)
+            feeding = asyncio.create_task(_feed(held))
+            async with contextlib.aclosing(self._read(held)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            self._held = None
+            if feeding is not None:
+                feeding.cancel()
+                await asyncio.gather(feeding, return_exceptions=True)
+            await held.release()
+
+    async def _read(self, held: RemoteProcess) -> AsyncGenerator[SampleArrived | NodeStateChanged, None]:
+        clock, name = self.session.clock, self.session.node.name
+        heard = patient = clock.monotonic()  # a sample; a sample, or the last complaint that there was none
+        greeted = False
+        while True:
+            try:
+                async with asyncio.timeout(max(0.0, patient + self._patience + self.every - clock.monotonic())):
+                    line = await held.readline()
+            except TimeoutError:
+                patient = clock.monotonic()
+                silence = patient - heard
+                if not self._silent:
+                    self._silent = True
+                    detail = f"no sample for {silence:.0f} s{self._beside()}"
+                    yield NodeStateChanged(clock.unix_time(), name, NodeState.UNKNOWN, detail)
+                if silence > self._stalled:
+                    return
+                continue
+            if not line:
+                return
+            try:
+                said = decode_agent_line(line)
+            except ValueError:
+                if not greeted:
+                    continue  # a login shell that greets
+                self.foreign += 1
+                if self.foreign == 1 and not self._silent:
+                    yield replace(self.session.build_state_event(), detail=self._beside().removeprefix("; "))
+                continue
+            if isinstance(said, AgentHello):
+                greeted, self.identity = True, said
+                continue
+            heard = patient = clock.monotonic()
+            self._consecutive_failures = 0
+            if self._silent:
+                self._silent = False
+                yield self.session.build_state_event()
+            boot = None if self.identity is None else self.identity.boot_id
+            yield SampleArrived(clock.unix_time(), name, said, boot)
+
+
+async def _feed(held: RemoteProcess) -> None:
+    """Keep the probe's dead-man switch from firing; a broken link is the reader's to tell."""
+    with contextlib.suppress(ConnectionLost):
+        while True:
+            await asyncio.sleep(bootstrap.KEEPALIVE_SECONDS / 4)
+            await held.write(b"\n")

@@ -1,0 +1,101 @@
+"""How a switch goes, out of what it tells: its plan, its steps with what proved each, and how it ended. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sparkctl.model.events import CommandEnded, Event, SwitchPlanned, SwitchStepped
+from sparkctl.model.node import NodeName
+from sparkctl.model.switch_plan import SwitchPlan, SwitchStep
+
+ROLLBACK_STEPS = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
+_MARKS = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)  # are reached at once
+
+
+@dataclass(frozen=True, slots=True)
+class StepEvidence:
+    """What proved a step, on a node where it is one's alone."""
+
+    text: str
+    node: NodeName | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchStepProgress:
+    """One step. ``began`` and ``ended`` in unix seconds; ``ended`` None while it goes on, and of one that broke off."""
+
+    step: SwitchStep
+    began: float
+    ended: float | None = None
+    proofs: tuple[StepEvidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchProgress:
+    """A switch as far as it was told. ``began``: unix seconds. ``old``: whom it stops, where a journal has said it and no plan."""
+
+    instance: str
+    began: float
+    plan: SwitchPlan | None = None
+    steps: tuple[SwitchStepProgress, ...] = ()
+    end: CommandEnded | None = None
+    old: tuple[str, ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether its verb has ended."""
+        return self.end is not None
+
+    @property
+    def step(self) -> SwitchStep | None:
+        """The step that it is at."""
+        return self.steps[-1].step if self.steps else None
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Whom it stops, as its plan or its journal has it; none where neither was told."""
+        return self.old if self.plan is None else self.plan.stops
+
+    def affects_instance(self, instance: str) -> bool:
+        """Tell whether an instance is one that it starts or stops."""
+        return instance == self.instance or instance in self.stops
+
+    @property
+    def is_rolling_back(self) -> bool:
+        """Tell whether the new one has failed and the old one is brought back."""
+        return any(one.step in ROLLBACK_STEPS for one in self.steps)
+
+
+def advance_switch(course: SwitchProgress | None, event: Event) -> SwitchProgress | None:
+    """Return the switch as it is after an event; an event that is none of its own changes nothing."""
+    match event:
+        case SwitchPlanned():
+            return SwitchProgress(event.plan.instance, event.ts, event.plan)
+        case SwitchStepped():
+            return _stepped(course, event)
+        case CommandEnded() if course is not None and not course.is_over and event.instance in (course.instance, None):
+            return replace(course, end=event)
+        case _:
+            return course
+
+
+def _stepped(course: SwitchProgress | None, event: SwitchStepped) -> SwitchProgress:
+    """What somebody goes on with begins in the middle; a step that is told twice is one."""
+    if course is None or course.is_over or course.instance != event.instance:
+        began = event.ts - (event.elapsed or 0.0)
+        course = SwitchProgress(event.instance, began)
+    steps = list(course.steps)
+    proofs = () if event.proof is None else (StepEvidence(event.proof, event.node),)
+    if not steps or steps[-1].step is not event.step:
+        if steps and steps[-1].ended is None and not _breaks_off(steps[-1], event.step):
+            steps[-1] = replace(steps[-1], ended=event.ts)
+        is_reached = event.step in _MARKS or event.proof is not None
+        steps.append(SwitchStepProgress(event.step, event.ts, event.ts if is_reached else None, proofs))
+    elif proofs and proofs[0] not in steps[-1].proofs:
+        steps[-1] = replace(steps[-1], ended=event.ts, proofs=steps[-1].proofs + proofs)
+    return replace(course, steps=tuple(steps))
+
+
+def _breaks_off(one: SwitchStepProgress, by: SwitchStep) -> bool:
+    """Tell whether a step was not done when the next one began: it is what failed."""
+    return not one.proofs and (by is SwitchStep.LEFT or (by in ROLLBACK_STEPS and one.step not in ROLLBACK_STEPS))

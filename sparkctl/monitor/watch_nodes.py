@@ -1,0 +1,168 @@
+"""``top``: what every node does, by the probe; what runs there, by Docker; what the engines do, by their figures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+
+from sparkctl.commands.context import CommandContext
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.errors import InvalidInput, NodeError, NodeStarved
+from sparkctl.model.events import ContainersListed, Event, FindingReported, NodeStateChanged, SampleArrived
+from sparkctl.model.finding import Severity
+from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.monitor.engine_meters import EngineMeters, has_meter
+from sparkctl.monitor.findings import node_settings
+from sparkctl.monitor.inspecting import ContainerInspections
+from sparkctl.monitor.node_monitor import NodeMonitor, build_failure_state, emit_meter_readings, read_container_list
+from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.monitor.sampler import INTERACTIVE_INTERVAL, NodeSampler
+from sparkctl.monitor.store import Store
+from sparkctl.node.agent_decoder import AgentHello
+from sparkctl.transport.session import Session, node_failures
+
+_ONCE_EVERY = 0.5  # seconds between the two samples of a single look: shares and rates take two
+_ALIVE_WITHIN = 5.0
+_ONCE_WITHIN = 10.0
+_METRICS_APART = 1.0  # seconds between the two readings of an engine in a single look
+
+Emit = Callable[[Event], None]
+
+
+async def read_load_views(
+    ctx: CommandContext, nodes: Sequence[Node], record: Emit | None = None
+) -> tuple[NodeTelemetryView, ...]:
+    """Return what each node does now; a node that cannot be asked is a view too, with its state and words.
+
+    ``record`` is given every event on the way.
+    """
+    store = Store()
+    emit = _emitting(store, record)
+    _emit_initial_states(ctx, nodes, emit)
+    found = await gather_or_cancel(*(_read_node_load(ctx, node, emit) for node in nodes))
+    _emit_version_differences(
+        ctx, {}, {node.name: who for node, who in zip(nodes, found, strict=True) if who is not None}, emit
+    )
+    return store.views()
+
+
+def _emitting(store: Store, record: Emit | None, news: asyncio.Event | None = None) -> Emit:
+    """Return how an event goes its way: written down, taken in, and told of where it changed something."""
+
+    def emit(event: Event) -> None:
+        if record is not None:
+            record(event)
+        if store.apply(event) and news is not None:
+            news.set()
+
+    return emit
+
+
+def _emit_initial_states(ctx: CommandContext, nodes: Sequence[Node], emit: Emit) -> None:
+    """Let the nodes stand in the operator's order, in a recording, too."""
+    for node in nodes:
+        emit(NodeStateChanged(ctx.clock.unix_time(), node.name, NodeState.UNKNOWN))
+
+
+def _emit_version_differences(
+    ctx: CommandContext, before: Mapping[NodeName, AgentHello], now: Mapping[NodeName, AgentHello], emit: Emit
+) -> None:
+    """Tell in what the nodes differ that should not, and where they no longer do."""
+    unlike = {one.node: one for one in node_settings.compare_node_versions(now)}
+    for one in node_settings.compare_node_versions(before):
+        if one.node not in unlike:
+            emit(FindingReported(ctx.clock.unix_time(), one.node, one.kind.value, Severity.GOOD, "the same versions"))
+    for one in unlike.values():
+        emit(FindingReported.of(ctx.clock.unix_time(), one))
+
+
+async def _read_node_load(ctx: CommandContext, node: Node, emit: Emit) -> AgentHello | None:
+    """Look once; return who the node says it is."""
+    async with Session(node, ctx.asker, ctx.clock) as session:
+        try:
+            with node_failures(node):
+                return await _look_once(session, emit)
+        except (NodeError, InvalidInput) as error:
+            emit(build_failure_state(session, error))
+            return None
+
+
+async def _look_once(session: Session, emit: Emit) -> AgentHello:
+    await session.link.connect()
+    (arrived, who), listed = await gather_or_cancel(
+        _second_sample(session), read_container_list(session, ContainerInspections(session))
+    )
+    emit(listed)
+    emit(arrived)
+    for one in node_settings.list_setting_problems(session.node.name, who, arrived.sample):
+        emit(FindingReported.of(arrived.ts, one))
+    await _read_engine_meters(session, listed, arrived.sample.time - arrived.ts, emit)
+    return who
+
+
+async def _second_sample(session: Session) -> tuple[SampleArrived, AgentHello]:
+    name, sampler = session.node.name, NodeSampler(session, _ONCE_EVERY)
+    try:
+        async with asyncio.timeout(_ONCE_WITHIN), aclosing(sampler.stream_samples()) as events:
+            async for event in events:
+                if isinstance(event, SampleArrived) and event.sample.sequence >= 2:
+                    return event, sampler.identity or AgentHello()
+    except TimeoutError as late:
+        await session.run(["true"], timeout=_ALIVE_WITHIN)  # a login shell that does not run our commands says so here
+        raise NodeStarved(
+            name, f"the probe on {name} sent no sample within {_ONCE_WITHIN:.0f} s", "it is there but very busy; wait"
+        ) from late
+    raise AssertionError("samples go on until they are closed")
+
+
+async def _read_engine_meters(session: Session, listed: ContainersListed, ahead: float, emit: Emit) -> None:
+    """Emit what two readings of each engine tell; what they cannot tell stays unknown."""
+    if not any(has_meter(one) for one in listed.instances):
+        return
+    meters = EngineMeters(session)
+    await meters.read(listed.instances)
+    await session.clock.sleep(_METRICS_APART)
+    await meters.read(listed.instances)
+    await meters.read_logs(ahead)
+    emit_meter_readings(session, meters.current_readings(ahead), emit)
+
+
+async def watch_load_views(
+    ctx: CommandContext,
+    nodes: Sequence[Node],
+    every: float = INTERACTIVE_INTERVAL,
+    record: Emit | None = None,
+    again: float | None = None,
+) -> AsyncGenerator[tuple[NodeTelemetryView, ...], None]:
+    """Yield all nodes whenever one of them has news; lost connections come back by themselves, visibly.
+
+    ``every``: seconds between two samples of a node (`core.sampler` names three rates), one second at most while an
+    instance of ours is loading there. ``record`` is given every event. ``again``: seconds until a node that cannot be used,
+    as one that refused the login, is tried once more; None: not at all.
+    """
+    news = asyncio.Event()
+    store = Store()
+    emit = _emitting(store, record, news)
+    _emit_initial_states(ctx, nodes, emit)
+    followers = [NodeMonitor(ctx, node, every, emit, again) for node in nodes]
+    compared: dict[NodeName, AgentHello] = {}
+    tasks = [asyncio.create_task(follower.run()) for follower in followers]
+    for task in tasks:
+        task.add_done_callback(lambda _: news.set())
+    try:
+        while True:
+            await news.wait()
+            news.clear()
+            for task in tasks:
+                if task.done():
+                    task.result()  # a defect is not to be hidden
+            known = {one.node.name: one.who for one in followers if one.who is not None}
+            if known != compared:
+                _emit_version_differences(ctx, compared, known, emit)
+                compared = known
+            yield store.views()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,83 @@
+"""A line from the probe as what it means. Strict about the protocol, tolerant of fields that a newer probe may add.
+
+A field that is missing or of another type than ours is None: not known. What a node sends is data and is not trusted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkctl.model.json_lenient import decode_lenient
+from sparkctl.model.sample import Sample
+from sparkctl.model.sanitize import load_json
+from sparkctl.node.agent import PROTOCOL
+
+
+@dataclass(frozen=True, slots=True)
+class SysctlSetting:
+    """What a kernel setting (vm.``name``) will be after the next restart, and the file that says so."""
+
+    name: str
+    value: int
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class SwapDevice:
+    """One swap partition or file, bytes."""
+
+    path: str
+    kind: str | None = None
+    total: int | None = None
+    used: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyoomStatus:
+    """``argv`` is how it runs, None where it does not; ``configured`` the arguments in /etc/default/earlyoom."""
+
+    version: str | None = None
+    argv: tuple[str, ...] | None = None
+    configured: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentHello:
+    """Who the node is. ``sysctl`` are the running kernel settings (vm.) by name, ``up`` the seconds since its start.
+
+    ``docker``, ``toolkit``: the installed packages' versions. ``earlyoom`` None: it is not there.
+    """
+
+    host: str | None = None
+    kernel: str | None = None
+    machine: str | None = None
+    boot_id: str | None = None
+    product: str | None = None
+    driver: str | None = None
+    os: str | None = None
+    distribution: str | None = None
+    python: str | None = None
+    docker: str | None = None
+    toolkit: str | None = None
+    up: float | None = None
+    sysctl: tuple[tuple[str, int | None], ...] = ()
+    configured: tuple[SysctlSetting, ...] = ()
+    swaps: tuple[SwapDevice, ...] | None = None
+    earlyoom: EarlyoomStatus | None = None
+
+
+def decode_agent_line(line: bytes) -> AgentHello | Sample:
+    """Return what a line says. Raises ValueError for what is no line of this protocol."""
+    try:
+        data = load_json(line)
+    except (ValueError, RecursionError) as wrong:
+        raise ValueError(f"not a line of the probe: {line[:80]!r}") from wrong
+    if not isinstance(data, dict) or data.get("probe") != PROTOCOL:
+        raise ValueError(f"not protocol {PROTOCOL} of the probe: {line[:80]!r}")
+    kind, hint = (data.get("kind"), {"hello": AgentHello, "sample": Sample}.get(str(data.get("kind"))))
+    if hint is None:
+        raise ValueError(f"the probe does not say such things: {kind!r}")
+    found = decode_lenient(hint, data.get("identity") if hint is AgentHello else data)
+    if not isinstance(found, AgentHello | Sample):
+        raise ValueError(f"not a whole {kind} of the probe")
+    return found

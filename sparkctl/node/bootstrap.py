@@ -1,0 +1,153 @@
+"""How the probe gets to a node: the command that starts it, and what is written to its stdin. Nothing lies on a disk."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+KEEPALIVE_SECONDS = 10.0  # seconds without a word from us after which a probe ends itself
+# `python3 -` would wait for the end of stdin; so the interpreter is told how much of it is the program.
+BOOTSTRAP = """import os,sys
+n=int(sys.argv[1]);s=b""
+while len(s)<n:
+ d=os.read(0,n-len(s))
+ if not d:os._exit(0)
+ s+=d
+exec(compile(s,"sparkctl-probe","exec",optimize=2))"""
+# Several modules, named with their lengths, each after those that it imports; the packages around them are empty. The
+# last one's main is the program.
+BOOT_GUARD = """import os,sys
+def take(n):
+ s=b""
+ while len(s)<n:
+  d=os.read(0,n-len(s))
+  if not d:os._exit(0)
+  s+=d
+ return s
+for w in sys.argv[1].split(","):
+ k,n=w.split(":")
+ m=sys.modules[k]=type(sys)(k)
+ exec(compile(take(int(n)),k,"exec",optimize=2),m.__dict__)
+m.main(sys.argv[2:]) # sparkctl-guard"""
+GUARD_MODULES = (
+    "agent", "guard_rule", "guard_http", "guard_watch", "guard_events", "guard_memory", "guard_receipt",
+    "guard_socket", "guard_cache", "guard_ask", "guard_kill", "guard_start", "guard",
+)  # fmt: skip
+
+WORD = re.compile(r"\w+")
+_PIECE = re.compile(r"(?:^@.*\n)*^[\w].*\n(?:(?![@\w]).*\n?)*", re.MULTILINE)
+_DEFINITION = re.compile(r"^(?:def |class )?(\w+) *(?:[(:]|=(?!=))", re.MULTILINE)
+_NVML_NAME = re.compile(r"(?!NVML_ERROR_)(?:c?_?nvml[A-Z]\w*|NVML_\w+|c_nvml\w+|_?struct_\w+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteProgram:
+    """What starts a probe: ``argv`` for the node, then ``stdin`` at once, then a line at least every few seconds."""
+
+    argv: tuple[str, ...]
+    stdin: bytes
+
+
+def agent_program(
+    every: float,
+    disks: Sequence[str] = (),
+    *,
+    fed: float = KEEPALIVE_SECONDS,
+    root: str = "/",
+    nvml: bytes | None = None,
+    python: str = "python3",
+) -> RemoteProgram:
+    """Return how to start a probe that samples ``every`` seconds and ends when not fed for ``fed`` seconds.
+
+    ``disks``: paths whose filesystems are watched. ``root``: where the node's /proc and /sys are. ``nvml``: the source of
+    pynvml, ours if None, no GPU if empty.
+    """
+    agent = (Path(__file__).parent / "agent.py").read_bytes()
+    module = pynvml_source() if nvml is None else nvml
+    packed = zlib.compress(module, 9) if module else b""
+    words = ["--every", f"{every:g}", "--fed", f"{fed:g}", "--root", root]
+    for disk in disks:
+        words += ["--disk", disk]
+    return RemoteProgram((python, "-ISu", "-c", BOOTSTRAP, str(len(agent)), str(len(packed)), *words), agent + packed)
+
+
+def local_agent_program(every: float, disks: Sequence[str] = (), *, fed: float = KEEPALIVE_SECONDS) -> RemoteProgram:
+    """Return how to start a probe on this machine: with our own pynvml and psutil, and nothing to send.
+
+    -P keeps the directory that it is started in from being taken for ours.
+    """
+    words = ["--every", f"{every:g}", "--fed", f"{fed:g}"]
+    if importlib.util.find_spec("pynvml") is not None:
+        words += ["--nvml", "installed"]
+    for disk in disks:
+        words += ["--disk", disk]
+    return RemoteProgram((sys.executable, "-Pu", "-m", "sparkctl.node.agent", "0", "0", *words), b"")
+
+
+def guard_program(
+    *,
+    root: str = "/",
+    nvml: bytes | None = None,
+    python: str = "python3",
+    options: Sequence[str] = (),
+) -> RemoteProgram:
+    """Return how to start the guard: it answers with one line (`decode_guard.decode_start`) and goes into the background.
+
+    Nothing has to be written after ``stdin``. ``options``: ``--dir``, ``--docker``, ``--sudo``, ``--linger``, ``--ask``,
+    each with a value in place of the guard's own.
+    """
+    sources = [(Path(__file__).parent / f"{name}.py").read_bytes() for name in GUARD_MODULES]
+    lengths = [f"sparkctl.node.{name}:{len(source)}" for name, source in zip(GUARD_MODULES, sources, strict=True)]
+    module = pynvml_source() if nvml is None else nvml
+    packed = zlib.compress(module, 9) if module else b""
+    words = [",".join(("sparkctl:0", "sparkctl.node:0", *lengths)), str(len(packed)), "--root", root, *options]
+    return RemoteProgram((python, "-ISu", "-c", BOOT_GUARD, *words), b"".join(sources) + packed)
+
+
+@cache
+def pynvml_source() -> bytes:
+    """Return the part of our own pynvml that the probe uses, b"" where we have none."""
+    spec = importlib.util.find_spec("pynvml")
+    if spec is None or spec.origin is None:
+        return b""
+    agent = (Path(__file__).parent / "agent.py").read_text(encoding="utf-8")
+    return trim_module_source(Path(spec.origin).read_text(encoding="utf-8"), set(WORD.findall(agent))).encode()
+
+
+def trim_module_source(module: str, wanted: set[str]) -> str:
+    """Return a module's source without the functions, classes and constants that nothing ``wanted`` leads to.
+
+    All of pynvml would cost a Spark 15 MiB. What it defines for itself (no NVML name) stays, and all the error codes.
+    """
+    pieces = _PIECE.findall(module)
+    defined: dict[str, list[int]] = {}
+    for at, piece in enumerate(pieces):
+        match = _DEFINITION.search(piece)
+        if match is not None:
+            defined.setdefault(match[1], []).append(at)
+    optional = {name for name in defined if _NVML_NAME.match(name)}
+    kept = set(range(len(pieces))) - {at for name in optional for at in defined[name]}
+    queue = sorted(kept | {at for name in wanted & optional for at in defined[name]})
+    kept = set(queue)
+    while queue:
+        for name in set(WORD.findall(pieces[queue.pop()])) & optional:
+            fresh = [at for at in defined[name] if at not in kept]
+            kept.update(fresh)
+            queue += fresh
+    return _without_idle_imports("".join(piece for at, piece in enumerate(pieces) if at in kept))
+
+
+def _without_idle_imports(module: str) -> str:
+    """Return it without the names that it imports and nothing uses: ctypes.util alone would cost a Spark 2.5 MiB."""
+
+    def kept(line: re.Match[str]) -> str:
+        names = [name for name in line[2].split(", ") if len(re.findall(rf"\b{name}\b", module)) > 1]
+        return f"from {line[1]} import {', '.join(names)}\n" if names else ""
+
+    return re.sub(r"^from ([\w.]+) import (\w+(?:, \w+)*)\n", kept, module, flags=re.MULTILINE)

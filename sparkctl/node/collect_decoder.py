@@ -1,0 +1,83 @@
+"""What `collect.py` says of a node: how it gets there, and its lines as readings. What a node sends is not trusted."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sparkctl.model.sanitize import load_json
+from sparkctl.node.bootstrap import BOOTSTRAP, WORD, RemoteProgram, trim_module_source
+
+END = "end"
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*){0,8}")
+_LONGEST = 200
+_READINGS = 500
+_SIZE = 1 << 20  # characters of one reading
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedReading:
+    """One reading by its name (a path without its first slash, or our own). ``why``: what kept it from being whole."""
+
+    name: str
+    text: str
+    why: str | None = None
+    cut: bool = False
+
+
+def start(root: str = "", nvml: bytes | None = None, python: str = "python3") -> RemoteProgram:
+    """Return how to start it. ``root``: where the node's /proc and /sys are; ``nvml``: as for the probe."""
+    program = (Path(__file__).parent / "collect.py").read_bytes()
+    module = _pynvml(program) if nvml is None else nvml
+    packed = zlib.compress(module, 9) if module else b""
+    boot = BOOTSTRAP.replace("sparkctl-probe", "sparkctl-collect")
+    return RemoteProgram((python, "-ISu", "-c", boot, str(len(program)), str(len(packed)), root), program + packed)
+
+
+def _pynvml(program: bytes) -> bytes:
+    spec = importlib.util.find_spec("pynvml")
+    if spec is None or spec.origin is None:
+        return b""
+    return trim_module_source(
+        Path(spec.origin).read_text(encoding="utf-8"), set(WORD.findall(program.decode()))
+    ).encode()
+
+
+@dataclass(slots=True)
+class CollectedReadings:
+    """Gathers lines. ``whole`` once it was said that there is no more."""
+
+    whole: bool = False
+    _pieces: dict[str, list[str]] = field(default_factory=dict)
+    _ended: dict[str, tuple[str | None, bool]] = field(default_factory=dict)
+
+    def add_line(self, line: bytes) -> None:
+        """Take in a line; what is none of ours (a login shell's greeting) is left out."""
+        try:
+            said = load_json(line)
+        except (ValueError, RecursionError):
+            return
+        name = said.get("name") if isinstance(said, dict) else None
+        if not isinstance(name, str) or len(name) > _LONGEST or not _NAME.fullmatch(name):
+            return
+        if name == END:
+            self.whole = True
+        elif name in self._pieces or len(self._pieces) < _READINGS:
+            pieces = self._pieces.setdefault(name, [])
+            text = said.get("text")
+            if isinstance(text, str) and sum(map(len, pieces)) + len(text) <= _SIZE:
+                pieces.append(text)
+            if said.get("end") is True:
+                why = said.get("why")
+                self._ended[name] = (why if isinstance(why, str) else None, said.get("cut") is True)
+
+    def readings(self) -> tuple[CollectedReading, ...]:
+        """Return what there is; one whose end did not come says so."""
+        unfinished = ("the node went silent in the middle of it", False)
+        return tuple(
+            CollectedReading(name, "".join(pieces), *self._ended.get(name, unfinished))
+            for name, pieces in self._pieces.items()
+        )

@@ -1,0 +1,122 @@
+"""What the guard asks: Docker about the containers it watches, and an engine whether it is ready.
+
+Travels beside `guard.py`: standard library only, Python 3.8 or newer.
+"""
+
+from __future__ import annotations
+
+import json
+
+from sparkctl.node.guard.nonblocking_http import HttpConnection
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sparkctl.node.guard.watches import ContainerWatch, WatchRegistry
+
+# as `core.own_questions` marks what it asks: the log is shown without such lines
+MARK = "by=sparkctl"
+_NOT_TAKEN = (400, 404, 405)
+
+
+class DockerPoller:
+    """Its socket, by two connections that stay open: one asks, one waits to end. ``answers``: None = not known."""
+
+    def __init__(self, path: str, every: float) -> None:
+        self.every = every
+        self.is_responding: bool | None = None
+        self.asker = HttpConnection(path)
+        self.killer = HttpConnection(path)
+        self.question = ""
+        self.pinged_at = 0.0
+
+    def open(self) -> None:
+        """Open what is not."""
+        for connection in (self.asker, self.killer):
+            if connection.socket is None and not connection.open():
+                self.is_responding = False
+
+    def give_up(self, now: float) -> None:
+        """Give up on an answer that does not come."""
+        if self.asker.asked_at is not None and now - self.asker.asked_at > self.every:
+            self.is_responding = False
+            self.asker.close()
+
+    def ask(self, now: float, watches: WatchRegistry) -> None:
+        """Ask about the watch that was asked about longest ago; without one, whether anybody is there."""
+        watch = min(watches, key=lambda one: (one.asked_at, one.container), default=None)
+        before = self.pinged_at if watch is None else watch.asked_at
+        if not self.asker.is_idle or now - before < self.every:
+            return
+        if watch is None:
+            self.question, self.pinged_at, path = "", now, "/_ping"
+        else:
+            self.question, watch.asked_at, path = watch.container, now, f"/containers/{watch.container}/json"
+        if not self.asker.send_request("GET", path, now):
+            self.is_responding = False
+
+    def handle_response(self, status: int | None, body: bytes) -> str | None:
+        """Take an answer; return how the container of the last question ended where that is known now."""
+        self.is_responding = status is not None
+        return describe_exit(status, body) if status is not None else None
+
+    def send_kill(self, watch: ContainerWatch, now: float) -> bool:
+        """Send it on the open connection, on a new one where that is gone or still owes an answer."""
+        path = f"/containers/{watch.container}/kill"
+        if self.killer.is_idle and self.killer.send_request("POST", path, now):
+            return True
+        return self.killer.open() and self.killer.send_request("POST", path, now)
+
+
+def describe_exit(status: int, body: bytes) -> str | None:
+    """Return how a container ended by Docker's answer; None for whatever else it says."""
+    if status == 404:
+        return "the container is gone"
+    if status != 200:
+        return None
+    try:
+        state = json.loads(body)["State"]
+        ended = state["Status"] in ("exited", "dead", "removing") and state["Running"] is False
+        code = state.get("ExitCode")
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+    return f"the container ended with exit code {code if isinstance(code, int) else 'unknown'}" if ended else None
+
+
+def docker_message(body: bytes) -> str:
+    """Return Docker's own sentence about an error."""
+    try:
+        return str(json.loads(body)["message"])[:200]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return body[:80].decode("utf-8", "replace")
+
+
+def health_connections(watches: WatchRegistry) -> list[HttpConnection]:
+    """Return the connections to engines."""
+    return [watch.asking for watch in watches if watch.asking is not None]
+
+
+def poll_health(now: float, watches: WatchRegistry, every: float) -> None:
+    """Ask engines that load, and that nobody attends, whether they are ready."""
+    for watch in watches:
+        if watch.client is not None or watch.port is None or watch.health is None or watch.role != "loading":
+            continue
+        if now - watch.health_at < every:
+            continue
+        watch.health_at = now
+        if watch.asking is not None:
+            watch.asking.close()
+            watch.healthy = 0
+        watch.asking = HttpConnection(("127.0.0.1", watch.port))
+        watch.asking.open()
+        query = ("&" if "?" in watch.health else "?") + MARK if watch.takes_query else ""
+        watch.asking.send_request("GET", watch.health + query, now)
+
+
+def confirm_ready(watch: ContainerWatch, status: int | None) -> bool:
+    """Take an engine's answer; two in a row that say ready are believed."""
+    assert watch.asking is not None
+    watch.asking.close()
+    watch.asking = None
+    watch.takes_query = watch.takes_query and status not in _NOT_TAKEN
+    watch.healthy = watch.healthy + 1 if status is not None and 200 <= status < 300 else 0
+    return watch.healthy >= 2

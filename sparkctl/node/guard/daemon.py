@@ -1,0 +1,324 @@
+"""The guard: a process of its own on a Spark that ends an instance before the machine runs out of memory and freezes.
+
+Travels with `agent.py` and the other ``guard_*.py``: standard library only, Python 3.8 or newer. Started like the probe;
+it prints one line, goes into the background and outlives the connection, until nobody has had a watch for a minute. One
+per node and user. It is spoken to in lines of JSON on a unix socket in a directory that only its user enters.
+
+Whatever may be needed in the worst moment is there before it: memory is locked where that is allowed, the connections to
+Docker are open, `tee` waits to drop caches, the receipt has its room on the disk. The loop forks nothing and, until the
+request to end an instance is sent, waits for nothing; the receipt after it, and the room for one when a watch begins, may
+wait for the disk under /tmp. The GPU's driver and the processes are asked in parts of their own, and a part that hangs
+delays nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import sys
+import threading
+import time
+import zlib
+
+from sparkctl.node.agent import once, start_gpu_child
+from sparkctl.node.guard.container_polling import DockerPoller, confirm_ready, health_connections, poll_health
+from sparkctl.node.guard.decision import BAND, CALM, FAST, decide_action, lowered_floor, warning_level
+from sparkctl.node.guard.guard_events import GuardEventLog
+from sparkctl.node.guard.guard_start import daemonize, lock_memory, print_start_line, redirect_streams, write_line
+from sparkctl.node.guard.kill_requests import KillRequests
+from sparkctl.node.guard.memory_reader import ContainerMemory, MemoryReader
+from sparkctl.node.guard.nonblocking_http import is_socket_open
+from sparkctl.node.guard.page_cache import PageCacheDropper
+from sparkctl.node.guard.receipt_store import ReceiptStore
+from sparkctl.node.guard.socket_server import SocketServer, StartRefused, acquire_lock, create_private_directory
+from sparkctl.node.guard.watches import ContainerWatch, WatchRegistry, parse_command, read_field
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from sparkctl.node.guard.decision import GuardDecision, MeminfoReading
+    from sparkctl.node.guard.nonblocking_http import HttpConnection
+    from sparkctl.node.guard.socket_server import GuardConnection
+
+    Json = dict[str, Any]
+
+DOCKER = "/var/run/docker.sock"
+IDLE_EXIT_SECONDS = 60.0  # seconds without a watch after which it ends
+IDLE = 1.0  # seconds between readings while there is no watch
+TICK = 1.0  # everything that is not memory
+TOUCH = 3600.0  # seconds after which our files look used again
+WEIGHTS_LEASE_SECONDS = 4.0  # seconds that "weights are loading" holds
+ASK_EVERY = 5.0  # seconds between questions about a container
+CALM_AFTER_SECONDS = 60.0  # seconds far from the floor until a watch is calm again
+AT_ONCE = 4  # commands of one client before the others, and memory, get their turn
+
+
+class GuardDaemon:
+    """The process. Everything is opened in here; `run` forks nothing and waits for nothing but the next moment."""
+
+    def __init__(self, options: dict[str, str], place: str, nvml: bytes) -> None:
+        root = options["--root"].rstrip("/")
+        self.linger = float(options["--linger"])
+        self.ask_every = float(options["--ask"])
+        gpu = start_gpu_child(nvml) if nvml else None  # before there is anything that it should not inherit
+        self.memory = MemoryReader(root)
+        self.clients = SocketServer(place + "/guard.sock")
+        self.events = GuardEventLog(self.memory, self.clients.broadcast)
+        self.caches = PageCacheDropper(root, options["--sudo"].split(), self.events)
+        threading.stack_size(1 << 18)  # locked memory is really there
+        self.holdings = ContainerMemory(root, gpu)
+        self.receipts = ReceiptStore(place, self.memory, self.events)
+        self.watches = WatchRegistry(self.events, self.receipts)
+        self.docker = DockerPoller(options["--docker"], self.ask_every)
+        self.kills = KillRequests(self.docker, self.watches, self.memory, self.holdings.growth, self.receipts)
+        self.since = time.time()
+        self.is_close = False
+        self.look_at = self.tick_at = self.touched_at = time.monotonic()
+        self.docker.open()
+        self.is_locked = lock_memory()
+
+    # -- the loop
+
+    def run(self) -> None:
+        """Run until there has been no watch for a while."""
+        while self.is_needed(time.monotonic()):
+            self.read_memory()
+            self.run_periodic()
+            self.wait()
+
+    def is_needed(self, now: float) -> bool:
+        """Tell whether there is a watch or a client, or was one lately."""
+        if self.watches or self.kills or self.clients:
+            self.watches.quiet_since = now
+        return now - self.watches.quiet_since < self.linger
+
+    def read_memory(self) -> None:
+        """Read memory when it is time to, and act on it."""
+        now = time.monotonic()
+        if now < self.look_at:
+            return
+        reading = self.memory.read()
+        if reading is None:  # not known: nothing is decided on it
+            self.look_at = now + (FAST if self.is_close else CALM)
+            return
+        self.kills.record_reading(reading.at)
+        self.is_close = False
+        steps = [(watch, self.decide_for_watch(watch, reading)) for watch in self.watches]
+        dying = [(watch, step) for watch, step in steps if step.act == "kill"]
+        if dying:
+            self.kills.send(reading.at, dying)
+        self.look_at = reading.at + (FAST if self.is_close else CALM if self.watches or self.kills else IDLE)
+
+    def decide_for_watch(self, watch: ContainerWatch, reading: MeminfoReading) -> GuardDecision:
+        """Return what is to be done for a watch; warn and drop already done."""
+        if watch.active_floor < watch.floor:
+            if reading.available >= (watch.floor + warning_level(watch.floor)) // 2:
+                watch.active_floor = watch.floor
+            elif reading.at < self.kills.hold_until:  # what is being ended may still take some
+                watch.active_floor = min(watch.active_floor, lowered_floor(watch.floor, reading.available))
+        step = decide_action(watch.active_floor, self.memory.readings, may_drop=reading.at < watch.weights_until)
+        self.is_close = self.is_close or step.close
+        if step.act != "calm" or reading.available < warning_level(watch.floor) + BAND:
+            watch.calm_since = reading.at
+        elif reading.at - watch.calm_since >= CALM_AFTER_SECONDS:
+            watch.is_warned = False
+        if step.act in ("warn", "drop") and not watch.is_warned:
+            watch.is_warned = True
+            self.events.publish(self.events.make_event("warned", step.why, watch, step))
+        self.caches.drop_if_needed(watch, step, reading, self.memory.total)
+        return step
+
+    def run_periodic(self) -> None:
+        """Do once a second what is not memory: limits, questions to Docker, receipts that are to be completed."""
+        now = time.monotonic()
+        if now < self.tick_at:
+            return
+        self.tick_at = now + TICK
+        self.memory.record_second()
+        self.holdings.ask(now)
+        self.caches.confirm_drop(now, self.memory.now)
+        if now - self.touched_at >= TOUCH:
+            self.touched_at = now
+            self.receipts.refresh_mtime()
+        self.kills.check_pending(now)
+        for watch in self.watches:
+            if now - watch.began >= watch.limit:
+                self.watches.end(watch, f"its time limit of {watch.limit:.0f} s")
+        self.docker.open()
+        self.docker.give_up(now)
+        self.docker.ask(now, self.watches)
+        poll_health(now, self.watches, self.ask_every)
+
+    def wait(self) -> None:
+        """Sleep until the next moment or until somebody says something, and hear them."""
+        docker = (self.docker.killer, self.docker.asker)
+        links = [one for one in (*docker, *health_connections(self.watches)) if one.socket is not None]
+        parts = [part for part in self.holdings.parts if not part.ended]
+        unsent: list[Any] = [one for one in self.clients.there if one.unsent]
+        unsent += [link for link in links if link.out]
+        left = [client for client in self.clients.there if b"\n" in client.taken]
+        pause = 0.0 if left else max(0.0, min(self.look_at, self.tick_at) - time.monotonic())
+        hearing = [client for client in self.clients.there if client not in left]  # a flood waits in the kernel
+        wanted: list[Any] = [self.clients.listener, *hearing, *links, *(part.answers for part in parts)]
+        ready, free, _ = select.select(wanted, unsent, [], pause)
+        for one in free:
+            one.flush()
+        for link in links:
+            if link in ready and link.socket is not None:
+                self.handle_response(link)
+        for part in parts:
+            if part.answers in ready:
+                part.hear()
+        for client in list(self.clients.there):
+            if client in ready:
+                client.receive()
+            self.handle_client(client)
+            self.read_memory()
+        if self.clients.listener in ready:
+            self.clients.accept_client()
+        for client in self.clients.remove_gone():
+            self.watches.release_client(client)
+
+    def handle_response(self, link: HttpConnection) -> None:
+        """Take what a connection says."""
+        found = link.receive_response()
+        if found is None:
+            return
+        status, body = found
+        if link is self.docker.killer:
+            self.kills.handle_response(status, body, time.monotonic())
+        elif link is self.docker.asker:
+            ended, asked = self.docker.handle_response(status, body), self.watches.find(self.docker.question)
+            if ended is not None and asked is not None:
+                self.kills.ended(asked, ended)
+        else:
+            watch = next(one for one in self.watches if one.asking is link)
+            if confirm_ready(watch, status) and watch.client is None:
+                self.watches.end(watch, "it is ready, and nobody is attached")
+
+    # -- what it is told
+
+    def handle_client(self, client: GuardConnection) -> None:
+        """Do what a client says, a few commands at a time; each is answered by a line."""
+        for _ in range(AT_ONCE):
+            line = client.next_line()
+            if line is None:
+                return
+            try:
+                client.broadcast(self.run_command(parse_command(line), client))
+            except ValueError as error:
+                client.broadcast({"kind": "refused", "what": str(error)[:200]})
+
+    def run_command(self, said: Json, client: GuardConnection) -> Json:
+        """Do one command and return the answer. Raises ValueError with a sentence for what is no command."""
+        command, now = said.get("do"), time.monotonic()
+        watch: ContainerWatch | None
+        if command == "watch":
+            watch = ContainerWatch(said, now)
+            watch.client = client
+            self.add_watch(watch, now)
+        elif command == "phase":
+            watch = self.watches.find(said.get("container"))
+            if watch is None:
+                raise ValueError("phase: no such watch")
+            watch.client = client
+            watch.weights_until = now + WEIGHTS_LEASE_SECONDS if read_field(said, "weights", bool) else 0.0
+        elif command == "unwatch":
+            watch = self.watches.find(said.get("container"))
+            if watch is not None:  # it may have ended in between
+                self.watches.end(watch, read_field(said, "why", str)[:100])
+        elif command in ("receipt", "forget"):
+            short = str(said.get("container"))[:12]
+            if not re.fullmatch(r"[0-9a-f]{12}", short):
+                raise ValueError("container: its id, at least 12 hex digits")
+            if command == "receipt":
+                return {"kind": "receipt", "receipt": self.receipts.read(short)}
+            self.receipts.remove(short)
+        elif command != "state":
+            raise ValueError(f"no such command: {str(command)[:40]!r}")
+        return self.state(now)
+
+    def add_watch(self, watch: ContainerWatch, now: float) -> None:
+        """Begin a watch, or put it in the place of the one there is for this container."""
+        before = self.watches.find(watch.container)
+        if not self.watches:
+            self.memory.readings.clear()  # a second apart: no curve
+        self.watches.begin(watch)
+        if before is not None:
+            self.kills.replace_watch(before, watch)
+        self.look_at = self.tick_at = now
+
+    def state(self, now: float) -> Json:
+        """Return everything that one may want to know."""
+        last = self.memory.now._asdict() if self.memory.now else {}
+        return {
+            "kind": "state",
+            "since": round(self.since, 3),
+            "pid": os.getpid(),
+            **{name: last.get(name) for name in ("available", "free", "page_cache", "swap_free")},
+            "rights": self.caches.permissions(),
+            "locked": self.is_locked,
+            "docker": self.docker.is_responding,
+            "watches": [watch.to_json(now) for watch in self.watches],
+            "events": list(self.events.last),
+            "receipts": self.receipts.list_ids(),
+        }
+
+
+def start_daemon(options: dict[str, str], nvml: bytes) -> GuardDaemon | None:
+    """Become the guard and say so; None where another one runs, which is said as well. Raises `Refused`."""
+    place = create_private_directory(options["--dir"])
+    deadline = time.monotonic() + 3.0
+    while not acquire_lock(place):  # the other one may be on its way up, or down
+        if is_socket_open(place + "/guard.sock"):
+            pid = (once(place + "/guard.lock") or b"").strip()
+            print_start_line(place, int(pid) if pid.isdigit() else None, already=True)
+            return None
+        if time.monotonic() > deadline:
+            raise StartRefused("another guard holds the lock and does not listen: it hangs, or is stopped")
+        time.sleep(0.05)
+    guard = GuardDaemon(options, place, nvml)
+    guard.receipts.remove_old(drafts=True)
+    deadline = time.monotonic() + 0.3  # what sudo needs to refuse
+    while time.monotonic() < deadline and all(guard.caches.permissions().values()) and options["--sudo"]:
+        time.sleep(0.02)
+    print_start_line(place, os.getpid(), already=False)
+    return guard
+
+
+def main(words: list[str]) -> None:
+    """Run with the options of the start command: LENGTH of pynvml on stdin, then pairs of option and value."""
+    length, packed = int(words[0]), b""
+    while len(packed) < length:
+        said = os.read(0, length - len(packed))
+        if not said:
+            return
+        packed += said
+    sudo = "sudo -n" if os.geteuid() else ""
+    place = f"/tmp/sparkctl-guard-{os.geteuid()}"  # noqa: S108  # owner and mode are checked
+    options = {"--root": "", "--dir": place, "--docker": DOCKER, "--sudo": sudo, "--linger": str(IDLE_EXIT_SECONDS)}
+    options["--ask"] = str(ASK_EVERY)
+    options.update(zip(words[1::2], words[2::2]))  # noqa: B905  # strict came with Python 3.10
+    nvml = zlib.decompress(packed) if packed else b""
+
+    def guard(is_up: Callable[[], None]) -> None:
+        try:
+            one = start_daemon(options, nvml)
+        except (StartRefused, OSError) as error:
+            write_line({"kind": "refused", "what": str(error)})
+            return
+        if one is None:
+            return
+        redirect_streams(options["--dir"] + "/guard.log")
+        is_up()
+        sys.setswitchinterval(0.001)  # a thread that lists processes gives way sooner
+        one.run()
+        with contextlib.suppress(OSError):
+            os.unlink(options["--dir"] + "/guard.sock")  # noqa: PTH108
+
+    daemonize(guard)
+    os._exit(0)  # at once, whatever a part is waiting for

@@ -1,0 +1,65 @@
+"""What the guard tells of: each event as it is told to everybody attached, and the last ones for whoever comes later.
+
+Travels beside `guard.py`: standard library only, Python 3.8 or newer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from sparkctl.node.guard.decision import GuardDecision
+    from sparkctl.node.guard.memory_reader import MemoryReader
+    from sparkctl.node.guard.watches import ContainerWatch
+
+    Json = dict[str, Any]
+
+EVENTS = 50
+
+
+class GuardEventLog:
+    """The last ones. ``say`` tells everybody."""
+
+    def __init__(self, memory: MemoryReader, say: Callable[[Json], None]) -> None:
+        self.memory = memory
+        self.say = say
+        self.last: deque[Json] = deque(maxlen=EVENTS)
+
+    def make_event(
+        self, what: str, why: str, watch: ContainerWatch | None = None, step: GuardDecision | None = None
+    ) -> Json:
+        """Return an event of now."""
+        now = self.memory.now
+        return {
+            "at": round(time.time(), 3),
+            "what": what,
+            "container": watch.container if watch else None,
+            "instance": watch.instance if watch else None,
+            "available": now.available if now else None,
+            "free": now.free if now else None,
+            "rate": round(step.rate) if step and step.rate else None,
+            "to_zero": round(step.to_zero, 3) if step and step.to_zero is not None else None,
+            "why": why,
+        }
+
+    def publish(self, event: Json) -> None:
+        """Keep an event and tell everybody."""
+        add_with_limit(self.last, event)
+        self.say({"kind": "event", "event": event})
+
+    def events_of(self, watch: ContainerWatch) -> list[Json]:
+        """Return those of a watch, and those of none in particular."""
+        return [one for one in self.last if one["container"] in (None, watch.container)]
+
+
+def add_with_limit(events: deque[Json], event: Json) -> None:
+    """Add an event; where there are too many, the oldest about page cache goes before any of an end or a warning."""
+    if len(events) == events.maxlen:
+        minor = (one for one in events if one["what"] in ("dropped", "compacted", "drop-failed"))
+        events.remove(next(minor, events[0]))
+    events.append(event)

@@ -1,0 +1,123 @@
+"""The page cache: `tee` that waits to drop it, and the kernel's own count as the proof that it did.
+
+Travels beside `guard.py`: standard library only, Python 3.8 or newer.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from sparkctl.node.agent import Source
+from sparkctl.node.guard.decision import default_cache_below, is_starved_by_page_cache, next_drop_pause
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sparkctl.node.guard.decision import GuardDecision, MeminfoReading
+    from sparkctl.node.guard.guard_events import GuardEventLog
+    from sparkctl.node.guard.watches import ContainerWatch
+
+DROP, COMPACT = "/proc/sys/vm/drop_caches", "/proc/sys/vm/compact_memory"
+DROP_EVERY, CACHE_EVERY, PROOF = 2.0, 5.0, 10.0  # between drops near the floor and elsewhere; until one has failed
+COMPACT_EVERY = 60.0
+DROP_COUNT_PATTERN = re.compile(rb"^drop_pagecache (\d+)$", re.MULTILINE)
+
+
+class PrivilegedWriter:
+    """``tee FILE``, started once with the right to write there; a write to its pipe is a write to the file."""
+
+    def __init__(self, sudo: list[str], path: str) -> None:
+        self.path = path
+        self.needs_no_sudo = not sudo
+        reader, self.pipe = os.pipe()
+        os.set_blocking(self.pipe, False)
+        nowhere = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_WRONLY, 0) for fd in (1, 2)]
+        words = [*sudo, "/usr/bin/tee", path]
+        try:
+            streams = [(os.POSIX_SPAWN_DUP2, reader, 0), *nowhere]
+            self.pid = os.posix_spawnp(words[0], words, os.environ, file_actions=streams)
+        except OSError:
+            self.pid = 0
+        os.close(reader)
+
+    def is_there(self) -> bool:
+        """Tell whether it may be written to: sudo ends at once where there is no right."""
+        if self.pid and os.waitpid(self.pid, os.WNOHANG) != (0, 0):
+            self.pid = 0
+        return self.pid != 0 and (not self.needs_no_sudo or os.access(self.path, os.W_OK))
+
+    def write(self, what: bytes) -> bool:
+        """Ask for a write; False where it cannot be asked for."""
+        try:
+            return self.pid != 0 and os.write(self.pipe, what) == len(what)
+        except OSError:
+            return False
+
+
+class PageCacheDropper:
+    """Drops the page cache for a watch; a drop goes before the next one is thought of."""
+
+    def __init__(self, root: str, sudo: list[str], events: GuardEventLog) -> None:
+        self.tees = {path: PrivilegedWriter(sudo, path) for path in (DROP, COMPACT)}
+        self.vmstat = Source(root + "/proc/vmstat", long=True)
+        self.events = events
+        self.drop: tuple[MeminfoReading, int | None, ContainerWatch, float] | None = None
+        self.pause = 0.0  # longer than usual while drops free nothing
+        self.dropped_at = self.compacted_at = -COMPACT_EVERY
+
+    def permissions(self) -> dict[str, bool]:
+        """Tell what may be done."""
+        return {"drop": self.tees[DROP].is_there(), "compact": self.tees[COMPACT].is_there()}
+
+    def drop_if_needed(
+        self, watch: ContainerWatch, step: GuardDecision, reading: MeminfoReading, total: int | None
+    ) -> None:
+        """Drop where a watch's step says so, or where its weights load and page cache keeps memory from the engine."""
+        below = watch.cache_below if watch.cache_below is not None else default_cache_below(total)
+        if step.act == "drop":
+            self.drop_caches(watch, reading, DROP_EVERY)
+        elif reading.at < watch.weights_until and step.act != "kill" and is_starved_by_page_cache(reading, below):
+            self.drop_caches(watch, reading, CACHE_EVERY)
+
+    def drop_caches(self, watch: ContainerWatch, reading: MeminfoReading, every: float) -> None:
+        """Ask for a drop of the page cache, unless one was asked for lately or is still under way."""
+        every = max(every, self.pause)
+        if self.drop is not None or reading.at - self.dropped_at < every or not self.tees[DROP].pid:
+            return
+        self.dropped_at = reading.at
+        before = self.drops()
+        if self.tees[DROP].write(b"3\n"):
+            self.drop = (reading, before, watch, every)
+        else:
+            self.events.publish(
+                self.events.make_event("drop-failed", "the process that drops the page cache takes nothing", watch)
+            )
+
+    def confirm_drop(self, now: float, reading: MeminfoReading | None) -> None:
+        """Tell of a drop once the kernel has counted it, and that it failed where it does not."""
+        if self.drop is None or reading is None:
+            return
+        first, before, watch, every = self.drop
+        began = first.at
+        count = self.drops()
+        if count is not None and before is not None and count > before:
+            self.drop, self.pause = None, next_drop_pause(every, first, reading)
+            futile = f" and freed little; the next one not before {self.pause:.0f} s" if self.pause else ""
+            self.events.publish(
+                self.events.make_event("dropped", f"page cache dropped within {now - began:.1f} s{futile}", watch)
+            )
+            if now - self.compacted_at >= COMPACT_EVERY and self.tees[COMPACT].write(b"1\n"):
+                self.compacted_at = now
+                self.events.publish(
+                    self.events.make_event("compacted", "the kernel was asked to join free memory", watch)
+                )
+        elif now - began > PROOF:
+            self.drop, self.dropped_at = None, now + COMPACT_EVERY - DROP_EVERY
+            self.events.publish(
+                self.events.make_event("drop-failed", f"the kernel counted no drop within {PROOF:.0f} s", watch)
+            )
+
+    def drops(self) -> int | None:
+        """Return how often the kernel dropped the page cache so far."""
+        found = DROP_COUNT_PATTERN.search(self.vmstat.read() or b"")
+        return int(found.group(1)) if found else None

@@ -1,0 +1,171 @@
+"""Receipts: what the guard did and why, with memory before and after, for whoever asks later. One per container.
+
+Travels beside `guard.py`: standard library only, Python 3.8 or newer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+
+from sparkctl.node.guard.watches import IDENTITY_FIELDS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from sparkctl.node.guard.decision import MeminfoReading
+    from sparkctl.node.guard.guard_events import GuardEventLog
+    from sparkctl.node.guard.memory_reader import MemoryReader
+    from sparkctl.node.guard.watches import ContainerWatch
+
+    Json = dict[str, Any]
+
+RECEIPTS, RECEIPT_AGE = 10, 24 * 3600.0
+RESERVED_BYTES = 1 << 16
+RECEIPT = re.compile(r"receipt-([0-9a-f]{12})\.json")
+
+
+class ReceiptStore:
+    """Those in ``place``, and the drafts that wait there with their room on the disk."""
+
+    def __init__(self, place: str, memory: MemoryReader, events: GuardEventLog) -> None:
+        self.place = place
+        self.memory = memory
+        self.events = events
+
+    def path(self, short: str) -> str:
+        """Return where a receipt is."""
+        return f"{self.place}/receipt-{short}.json"
+
+    def draft(self, watch: ContainerWatch) -> str:
+        """Return the path of the file that a receipt is written into before it gets its name."""
+        return f"{self.place}/draft-{watch.container[:12]}"
+
+    def reserve_draft(self, watch: ContainerWatch) -> None:
+        """Open the file and take its room on the disk."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            watch.receipt = os.open(self.draft(watch), flags, 0o600)
+            os.posix_fallocate(watch.receipt, 0, RESERVED_BYTES)
+        except OSError:
+            pass  # a full disk costs the receipt, not the guard
+
+    def discard_draft(self, watch: ContainerWatch) -> None:
+        """Close the file and remove it: there was nothing to tell."""
+        if watch.receipt >= 0:
+            os.close(watch.receipt)
+            watch.receipt = -1
+            with contextlib.suppress(OSError):
+                os.unlink(self.draft(watch))  # noqa: PTH108
+
+    def begin(self, watch: ContainerWatch, event: Json, floor: int, sent_at: float) -> Json:
+        """Return the receipt as far as it is known when the request has been sent."""
+        readings = self.memory.readings
+        crossed_at = floor_crossing_time(floor, readings)
+        return {
+            **{name: getattr(watch, name) for name in (*IDENTITY_FIELDS, "role")},
+            **{name: event[name] for name in ("at", "why", "rate", "to_zero")},
+            "did": "killed",
+            "floor": floor,
+            "available": readings[-1].available,
+            "reaction": None if crossed_at is None else round(sent_at - crossed_at, 4),
+            "answer": None,
+            "samples": self.memory.samples(),
+            "events": self.events.events_of(watch),
+        }
+
+    def write(self, watch: ContainerWatch, receipt: Json) -> None:
+        """Write it into the prepared file and give that its name; nobody sees half of one."""
+        if watch.receipt < 0:
+            self.reserve_draft(watch)
+        if watch.receipt < 0:
+            return
+        text = json.dumps(receipt, separators=(",", ":")).encode("ascii", "replace")
+        try:
+            os.pwrite(watch.receipt, text, 0)
+            os.ftruncate(watch.receipt, len(text))
+            os.rename(self.draft(watch), self.path(watch.container[:12]))  # noqa: PTH104
+        except OSError:
+            pass
+        os.close(watch.receipt)
+        watch.receipt = -1
+
+    def list_ids(self) -> list[str]:
+        """Return the short id of every receipt there is, the newest first."""
+        return [short for _, short in self._dated()]
+
+    def _names(self) -> list[str]:
+        """Return what lies in the directory: nothing where it has been removed."""
+        try:
+            return os.listdir(self.place)  # noqa: PTH208
+        except OSError:
+            return []
+
+    def _dated(self) -> list[tuple[float, str]]:
+        found = []
+        for name in self._names():
+            match = RECEIPT.fullmatch(name)
+            if match:
+                with contextlib.suppress(OSError):
+                    found.append((os.lstat(f"{self.place}/{name}").st_mtime, match.group(1)))
+        return sorted(found, reverse=True)
+
+    def remove_old(self, drafts: bool = False) -> None:
+        """Remove receipts that are old or too many; ``drafts``: also what a guard that was killed had prepared."""
+        for name in self._names() if drafts else ():
+            if name.startswith("draft-"):
+                with contextlib.suppress(OSError):
+                    os.unlink(f"{self.place}/{name}")  # noqa: PTH108
+        for at, (when, short) in enumerate(self._dated()):
+            if at >= RECEIPTS or time.time() - when > RECEIPT_AGE:
+                self.remove(short)
+
+    def refresh_mtime(self) -> None:
+        """Look used, so that what cleans /tmp by age leaves the directory alone; receipts keep their time."""
+        try:
+            names = os.listdir(self.place)  # noqa: PTH208
+        except OSError:
+            return
+        for path in (self.place, *(f"{self.place}/{name}" for name in names if not RECEIPT.fullmatch(name))):
+            with contextlib.suppress(OSError):
+                os.utime(path)
+
+    def remove(self, short: str) -> None:
+        """Remove a receipt, if it is there."""
+        with contextlib.suppress(OSError):
+            os.unlink(self.path(short))  # noqa: PTH108
+
+    def read(self, short: str) -> Json | None:
+        """Return a receipt, None where there is none."""
+        try:
+            fd = os.open(self.path(short), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            found = json.loads(os.read(fd, 1 << 20))
+        except (OSError, ValueError, RecursionError):
+            return None
+        finally:
+            os.close(fd)
+        return found if isinstance(found, dict) else None
+
+
+def floor_crossing_time(floor: int, readings: Sequence[MeminfoReading]) -> float | None:
+    """Return when memory crossed the floor, between two readings in proportion; None where no reading is above it.
+
+    The last reading's time where it has not crossed it.
+    """
+    after = readings[-1]
+    if after.available >= floor:
+        return after.at
+    for before in reversed(readings[:-1]):
+        if before.available >= floor:
+            share = (before.available - floor) / (before.available - after.available)
+            return before.at + share * (after.at - before.at)
+        after = before
+    return None

@@ -1,0 +1,132 @@
+"""What `survey.py` says of the places of a model on a node, and how `survey.py` and `carry.py` are started there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sparkctl.node.bootstrap import BOOTSTRAP, RemoteProgram
+from sparkctl.node.transfer import PART, is_safe_link, is_safe_name
+
+_HEADER = b"@@ survey "
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A file, or a link with its target. ``name`` is relative; bytes, and nanoseconds of its last change."""
+
+    name: str
+    size: int
+    mtime: int
+    mode: int
+    link: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FreeSpace:
+    """Of the filesystem for ``path``: ``there`` is what exists of it. None: not known."""
+
+    path: str
+    there: str
+    free: int | None = None
+    device: int | None = None
+    is_writable: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileListing:
+    """What lies at a place: kind dir, file, none or denied. ``denied``: names that may not be read; ``parts``: bytes of
+    what is not whole yet, by name; ``unsafe``: names that lead out of the place, or links that do, which no survey lists."""
+
+    place: str
+    kind: str
+    base: str
+    entries: tuple[ModelFile, ...]
+    denied: tuple[str, ...]
+    parts: dict[str, int]
+    room: FreeSpace
+    unsafe: tuple[str, ...] = ()
+
+
+def survey(places: Sequence[str], rooms: Sequence[str] = (), python: str = "python3") -> RemoteProgram:
+    """Return what asks for the places, and for the free room at ``rooms``; it ends by itself."""
+    program = (Path(__file__).parent / "survey.py").read_bytes()
+    boot = BOOTSTRAP.replace("sparkctl-probe", "sparkctl-survey")
+    request = json.dumps({"places": list(places), "rooms": list(rooms)}).encode() + b"\n"
+    return RemoteProgram((python, "-ISu", "-c", boot, str(len(program))), program + request)
+
+
+def carry(request: dict[str, Any], python: str = "python3") -> RemoteProgram:
+    """Return what starts one end of a stream (see `carry.py`); it ends with its stdin."""
+    program = (Path(__file__).parent / "carry.py").read_bytes()
+    boot = BOOTSTRAP.replace("sparkctl-probe", "sparkctl-carry")
+    return RemoteProgram(
+        (python, "-ISu", "-c", boot, str(len(program))), program + json.dumps(request).encode() + b"\n"
+    )
+
+
+def decode_file_listing(answer: bytes) -> tuple[tuple[FileListing, ...], tuple[FreeSpace, ...]]:
+    """Return the places and rooms in their order. Raises ValueError for anything else than a whole answer."""
+    line = next((one for one in answer.split(b"\n") if one.startswith(_HEADER)), None)
+    if line is None:
+        raise ValueError("the answer was cut short")
+    try:
+        said = json.loads(line[len(_HEADER) :].decode("utf-8", "surrogateescape"))
+        return tuple(_place(one) for one in said["places"]), tuple(_room(one) for one in said["rooms"])
+    except (LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"the answer is not what was asked for ({error})") from error
+
+
+def _place(said: dict[str, Any]) -> FileListing:
+    found = {
+        str(name): ModelFile(
+            str(name), _whole(size), _whole(mtime), _whole(mode) & 0o777, None if kind == "f" else str(link)
+        )
+        for name, kind, size, mtime, mode, link in said["entries"]
+    }
+    entries = tuple(entry for entry in found.values() if _is_safe(entry))
+    unsafe = tuple(entry.name for entry in found.values() if not _is_safe(entry))
+    parts = {str(name): _whole(size) for name, size in said["parts"].items()}
+    denied = tuple(map(str, said["denied"]))
+    return FileListing(
+        str(said["place"]), str(said["kind"]), str(said["base"]), entries, denied, parts, _room(said), unsafe
+    )
+
+
+def _is_safe(entry: ModelFile) -> bool:
+    """Tell whether an entry leads nowhere but below its place: it is made on another machine under this very name."""
+    if entry.name.endswith(PART) or entry.size < 0 or not _is_encodable(entry.name + (entry.link or "")):
+        return False
+    return is_safe_name(entry.name) if entry.link is None else is_safe_link(entry.name, entry.link)
+
+
+def _is_encodable(name: str) -> bool:
+    """Tell whether a file can have this name: JSON can write halves of characters that no filesystem has."""
+    try:
+        name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _room(said: dict[str, Any]) -> FreeSpace:
+    free, device = said["free"], said["device"]
+    return FreeSpace(
+        str(said["room"]),
+        str(said["there"]),
+        None if free is None else _whole(free),
+        None if device is None else _whole(device),
+        None if said["writable"] is None else bool(said["writable"]),
+    )
+
+
+def _whole(value: Any) -> int:
+    """Return a number that a filesystem can have. Raises ValueError or TypeError."""
+    if type(value) is not int:
+        raise TypeError("no whole number")
+    if abs(value) >= 1 << 64:
+        raise ValueError("a number that is too large")
+    return value

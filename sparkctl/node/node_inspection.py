@@ -1,0 +1,384 @@
+"""One look at a node: the script that reads it (`look.sh`, sent over stdin) and what its answer means.
+
+A section that was not asked for, or that the node did not answer, is None: not known.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparkctl.model.checkpoint import CheckpointFiles
+from sparkctl.model.fabric import Lane
+from sparkctl.model.memory_reading import MemoryReading
+from sparkctl.model.units import KIB, MIB
+from sparkctl.node import leftovers
+from sparkctl.node.leftovers import ProcessInfo, SharedMemoryFile
+
+_LARGEST = 10**15  # KiB, MiB, seconds: all that is counted on a node is far below it
+_HEADER = "@@ "
+_MEMINFO = re.compile(r"^(\w+(?:\(\w+\))?):\s+(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeIdentity:
+    """Who and what the node says it is. Empty text where it did not say."""
+
+    user: str
+    home: str
+    groups: tuple[str, ...]
+    host: str
+    kernel: str
+    machine: str
+    boot_id: str
+    product: str
+    driver: str
+    os: str
+    clock: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDisk:
+    """Room on the filesystem of ``path``, bytes; None where df could not say."""
+
+    path: str
+    total: int | None
+    free: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DockerAccess:
+    """Whether this user can reach Docker's socket, and what of NVIDIA's toolkit is installed."""
+
+    socket: bool
+    access: bool
+    member: bool
+    hook: bool
+    toolkit: bool
+    cdi: bool
+
+    @property
+    def can_give_gpu(self) -> bool:
+        """Tell whether any trace of NVIDIA's container toolkit was seen."""
+        return self.hook or self.toolkit or self.cdi
+
+
+@dataclass(frozen=True, slots=True)
+class LaneReadings:
+    """The interfaces with a carrier and an IPv4 address; ``has_devices``: /dev/infiniband is there."""
+
+    lanes: tuple[Lane, ...]
+    has_devices: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JournalFile:
+    """What lies where a switch keeps its journal: ``state`` is none, ours or foreign, ``text`` what it says, where it is ours.
+    ``is_held``: somebody has the node's lock."""
+
+    state: str
+    text: str
+    is_held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSettings:
+    """Settings of the node that decide how it behaves when memory runs short."""
+
+    python: str
+    earlyoom: str
+    swappiness: int | None
+    min_free_kbytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInspection:
+    """Everything one trip brought back. ``drops`` is the kernel's count of page cache drops so far.
+    ``resident`` is bytes (anonymous + shared) by container id, ``gpu`` bytes by pid, ``pids`` container id by pid."""
+
+    identity: NodeIdentity | None = None
+    memory: MemoryReading | None = None
+    drops: int | None = None
+    resident: dict[str, int] | None = None
+    pids: dict[int, str] | None = None
+    gpu: dict[int, int] | None = None
+    listening: frozenset[int] | None = None
+    disks: tuple[NodeDisk, ...] = ()
+    paths: tuple[tuple[str, bool | None], ...] = ()  # None: behind a folder that this user may not search
+    docker: DockerAccess | None = None
+    drop_right: str | None = None  # allowed | denied | none (no sudo)
+    habits: KernelSettings | None = None
+    models: tuple[CheckpointFiles, ...] = ()
+    lanes: LaneReadings | None = None
+    everybody: int | None = None  # bytes that all processes hold, on the GPU's side too
+    procs: tuple[ProcessInfo, ...] | None = None
+    shm: tuple[SharedMemoryFile, ...] | None = None
+    journal: JournalFile | None = None
+
+    def container_memory(self, container_id: str) -> int | None:
+        """Return the bytes a container's processes hold, CPU and GPU side together; None where neither is known."""
+        cpu = None if self.resident is None else self.resident.get(container_id)
+        if self.gpu is None or self.pids is None:
+            return cpu
+        gpu = sum(size for pid, size in self.gpu.items() if self.pids.get(pid) == container_id)
+        return gpu + (cpu or 0) if gpu or cpu is not None else None
+
+
+def script() -> bytes:
+    """Return the look's source, for the stdin of ``sh -s -- SECTION...``."""
+    return (Path(__file__).parent / "look.sh").read_bytes()
+
+
+def command(*sections: str) -> list[str]:
+    """Return the argv that runs the script for these sections."""
+    return ["sh", "-s", "--", *sections]
+
+
+def decode_inspection(answer: bytes) -> NodeInspection:
+    """Return what the script's output says. Raises ValueError if it did not run to its end."""
+    text = answer.decode("utf-8", "replace")
+    sections: dict[str, str] = {}
+    disks: list[NodeDisk] = []
+    paths: list[tuple[str, bool | None]] = []
+    models: list[CheckpointFiles] = []
+    name: str | None = None
+    body: list[str] = []
+    complete = False
+    for line in text.split("\n"):
+        if not line.startswith(_HEADER):
+            body.append(line)
+            continue
+        if name is not None:
+            _keep(name, "\n".join(body), sections, disks, paths, models)
+        name, body = line[len(_HEADER) :], []
+        complete = name == "end"
+    if not complete:
+        raise ValueError("the look was cut short")
+    return NodeInspection(
+        identity=_identity(sections.get("identity")),
+        memory=parse_meminfo(sections["memory"]) if "memory" in sections else None,
+        drops=_drops(sections.get("memory")),
+        resident=_resident(sections.get("cgroups"), sections.get("resident")),
+        pids=_pids(sections["cgroups"]) if "cgroups" in sections else None,
+        gpu=_gpu(sections.get("gpu")),
+        listening=_listening(sections.get("listen")),
+        disks=tuple(disks),
+        paths=tuple(paths),
+        docker=_docker(sections.get("docker")),
+        drop_right=_words(sections["sudo"]).get("drop") if "sudo" in sections else None,
+        habits=_habits(sections.get("health")),
+        models=tuple(models),
+        lanes=_lanes(sections.get("fabric")),
+        everybody=_everybody(sections.get("resident"), sections.get("gpu")),
+        procs=leftovers.parse_processes(sections.get("procs"), sections.get("commands"), sections.get("resident")),
+        shm=leftovers.parse_shared_memory(sections.get("shm")),
+        journal=_journal(sections.get("journal")),
+    )
+
+
+def _keep(
+    name: str, body: str, sections: dict[str, str], disks: list[NodeDisk], paths: list[tuple[str, bool | None]],
+    models: list[CheckpointFiles],
+) -> None:  # fmt: skip
+    kind, _, argument = name.partition(" ")
+    if kind == "disk":
+        disks.append(_disk(argument, body))
+    elif kind == "path":
+        paths.append((argument, {"exists": True, "missing": False}.get(body.strip())))
+    elif kind == "model":
+        models.append(_checkpoint(argument, body))
+    else:
+        sections[kind] = body
+
+
+def parse_meminfo(meminfo: str) -> MemoryReading | None:
+    """Return the reading of a /proc/meminfo text, None where a figure that everything rests on is missing."""
+    field = {name: _count(value) * KIB for name, value in _MEMINFO.findall(meminfo)}
+    if not {"MemTotal", "MemFree", "MemAvailable"} <= field.keys():
+        return None
+    cache = field.get("Cached", 0) + field.get("Buffers", 0) + field.get("SReclaimable", 0) - field.get("Shmem", 0)
+    return MemoryReading(
+        total=field["MemTotal"],
+        available=field["MemAvailable"],
+        free=field["MemFree"],
+        page_cache=max(0, cache),
+        swap_total=field.get("SwapTotal", 0),
+        swap_free=field.get("SwapFree", 0),
+    )
+
+
+def _words(body: str) -> dict[str, str]:
+    pairs = (line.partition(" ") for line in body.splitlines() if line.strip())
+    return {key: value.strip() for key, _, value in pairs}
+
+
+def _identity(body: str | None) -> NodeIdentity | None:
+    if body is None:
+        return None
+    word = _words(body)
+    clock = word.get("time", "")
+    return NodeIdentity(
+        user=word.get("user", ""),
+        home=word.get("home", ""),
+        groups=tuple(word.get("groups", "").split()),
+        host=word.get("host", ""),
+        kernel=word.get("kernel", ""),
+        machine=word.get("machine", ""),
+        boot_id=word.get("boot", ""),
+        product=word.get("product", ""),
+        driver=word.get("driver", ""),
+        os=word.get("os", ""),
+        clock=float(_count(clock)) if clock.isdigit() else None,
+    )
+
+
+def _drops(body: str | None) -> int | None:
+    match = re.search(r"^drop_pagecache (\d+)", body or "", re.MULTILINE)
+    return _count(match[1]) if match else None
+
+
+def _pids(body: str) -> dict[int, str]:
+    return {int(pid): container for pid, container in re.findall(r"/proc/(\d+)/cgroup:([0-9a-f]{64})", body)}
+
+
+def _resident(cgroups: str | None, resident: str | None) -> dict[str, int] | None:
+    """Anonymous memory adds up over a container's processes; its shared memory is counted once, by the largest user."""
+    if cgroups is None or resident is None:
+        return None
+    pids = _pids(cgroups)
+    anonymous: dict[str, int] = dict.fromkeys(pids.values(), 0)
+    shared: dict[str, int] = dict.fromkeys(pids.values(), 0)
+    for pid, kind, kib in re.findall(r"/proc/(\d+)/status:Rss(Anon|Shmem):\s+(\d+)", resident):
+        container = pids.get(int(pid))
+        if container is None:
+            continue
+        if kind == "Anon":
+            anonymous[container] += _count(kib) * KIB
+        else:
+            shared[container] = max(shared[container], _count(kib) * KIB)
+    return {container: anonymous[container] + shared[container] for container in anonymous}
+
+
+def _everybody(resident: str | None, gpu: str | None) -> int | None:
+    """Return what all processes hold, None where only a part of it would be known."""
+    on_gpu = _gpu(gpu)
+    if resident is None or on_gpu is None:
+        return None
+    return sum(leftovers.parse_anonymous_memory(resident).values()) + sum(on_gpu.values())
+
+
+def _gpu(body: str | None) -> dict[int, int] | None:
+    """Compute processes; one pid listed twice keeps its larger figure, "[N/A]" is no figure."""
+    if body is None or "status 0" not in body:
+        return None
+    found: dict[int, int] = {}
+    for pid, mib in re.findall(r"^(\d+), *(\d+)\s*$", body, re.MULTILINE):
+        found[int(pid)] = max(found.get(int(pid), 0), _count(mib) * MIB)
+    return found
+
+
+def _listening(body: str | None) -> frozenset[int] | None:
+    if body is None:
+        return None
+    return frozenset(int(port, 16) for port in re.findall(r"^ *\d+: [0-9A-F]+:([0-9A-F]{4}) ", body, re.MULTILINE))
+
+
+def _disk(path: str, body: str) -> NodeDisk:
+    match = re.search(r"\s(\d+)\s+\d+\s+(-?\d+)\s+\d+%", body)
+    if match is None:
+        return NodeDisk(path, None, None)
+    return NodeDisk(path, _count(match[1]) * KIB, max(0, _count(match[2])) * KIB)
+
+
+def _count(digits: str) -> int:
+    """Return a number of a node. Raises ValueError for one that nothing on a node can have: no unit could be made of it."""
+    number = int(digits)
+    if abs(number) > _LARGEST:
+        raise ValueError("a number out of all range")
+    return number
+
+
+def _checkpoint(place: str, body: str) -> CheckpointFiles:
+    word = _words(body)
+    files = re.findall(r"^file (\d{1,16}) (?:.*/)?([^/\n]+)$", body, re.MULTILINE)
+    total = re.search(r'^total "total_size": *(\d{1,16})$', body, re.MULTILINE)
+    unfinished = word.get("unfinished", "")
+    return CheckpointFiles(
+        place,
+        is_there={"dir": True, "file": True, "other": True, "no": False}.get(word.get("there", "")),
+        files=tuple((name, _count(size)) for size, name in files),
+        index_total=_count(total[1]) if total else None,
+        unfinished=_count(unfinished) if unfinished.isascii() and unfinished.isdigit() else 0,
+        config=word.get("config") or None,
+    )
+
+
+def _docker(body: str | None) -> DockerAccess | None:
+    if body is None:
+        return None
+    word = _words(body)
+    return DockerAccess(
+        socket=word.get("socket") == "yes",
+        access=word.get("access") == "yes",
+        member=word.get("member") == "yes",
+        hook=bool(word.get("hook")),
+        toolkit=bool(word.get("toolkit")),
+        cdi=bool(word.get("cdi")),
+    )
+
+
+def _journal(body: str | None) -> JournalFile | None:
+    if body is None:
+        return None
+    word = _words(body)
+    return JournalFile(word.get("file") or "foreign", word.get("text", ""), word.get("held") == "yes")
+
+
+def _habits(body: str | None) -> KernelSettings | None:
+    if body is None:
+        return None
+    word = _words(body)
+
+    def number(key: str) -> int | None:
+        return _count(word[key]) if word.get(key, "").isdigit() else None
+
+    return KernelSettings(
+        word.get("python", ""), word.get("earlyoom", ""), number("swappiness"), number("min_free_kbytes")
+    )
+
+
+def _lanes(body: str | None) -> LaneReadings | None:
+    """Return the interfaces that carry; one with several addresses is a lane for each network."""
+    if body is None:
+        return None
+    from ipaddress import IPv4Interface  # 2 ms of the start of every other verb
+
+    rows = [line.split() for line in body.splitlines() if line.strip()]
+    links = {row[1]: row[2:] for row in rows if row[0] == "link" and len(row) == 4}
+    device_of = {row[2]: row[1] for row in rows if row[0] == "device" and len(row) == 3}
+    index_of = {(row[1], _ipv4(row[3])): _count(row[2]) for row in rows if row[0] == "gid" and len(row) == 4}
+    lanes = []
+    for row in rows:
+        if row[0] != "address" or len(row) != 3 or row[1] not in links or row[1] == "lo":
+            continue
+        try:
+            own = IPv4Interface(row[2])
+        except ValueError:
+            continue
+        mtu, speed = (_count(word) if word.isdigit() else None for word in links[row[1]])
+        device = device_of.get(row[1])
+        index = None if device is None else index_of.get((device, str(own.ip)))
+        lanes.append(Lane(row[1], str(own.ip), str(own.network), device, index, mtu, speed))
+    return LaneReadings(tuple(lanes), has_devices="devices yes" in body.splitlines())
+
+
+def _ipv4(gid: str) -> str | None:
+    """Return the IPv4 address in a GID (0000:...:ffff:c0a8:640a), None where it holds none."""
+    from ipaddress import IPv6Address
+
+    try:
+        mapped = IPv6Address(gid).ipv4_mapped
+    except ValueError:
+        return None
+    return None if mapped is None else str(mapped)

@@ -1,0 +1,117 @@
+"""Whether a node reaches others over given interfaces: the script that asks (`pings.sh`) and what its answer means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sparkctl.model.sanitize import sanitize_line
+
+TIMEOUT = 8.0  # seconds; the script itself ends within 5
+_HEADER = "@@ "
+_COUNT = re.compile(r"(?<!\d)(\d{1,12}) packets transmitted, (\d{1,12}) (?:packets )?received")
+_REACHED = ("OK", "ECONNREFUSED")  # a refusal comes from the other end, too
+_NO_ROUTE = {
+    "EHOSTUNREACH": "nobody there answers to that address",
+    "ENETUNREACH": "no route",
+    "EAGAIN": "no answer on TCP either",
+    "ETIMEDOUT": "no answer on TCP either",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PingTarget:
+    """Whom to reach over which interface; ``size``: of the packet's data that must pass whole, 0 for none."""
+
+    interface: str
+    own: str
+    peer: str
+    size: int = 0
+    device: str | None = None
+
+    @property
+    def argument(self) -> str:
+        """The script's word for it."""
+        return f"{self.interface} {self.own} {self.peer} {self.size} {self.device or '-'}"
+
+
+@dataclass(frozen=True, slots=True)
+class PingReply:
+    """Whether a peer answered; None: not known, and ``words`` say why. ``to_ping``: it was a ping that it answered."""
+
+    answered: bool | None
+    words: str = ""
+    to_ping: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PingReport:
+    """What one node's trip brought. By (interface, peer); carriers by interface, RDMA states by device."""
+
+    reached: dict[tuple[str, str], PingReply] = field(default_factory=dict)
+    large: dict[tuple[str, str], PingReply] = field(default_factory=dict)
+    carriers: dict[str, bool] = field(default_factory=dict)
+    rdma: dict[str, str] = field(default_factory=dict)
+
+
+def ping_script() -> bytes:
+    """Return the script, for the stdin of ``sh -s -- LANE...``."""
+    return (Path(__file__).parent / "pings.sh").read_bytes()
+
+
+def ping_command(targets: Sequence[PingTarget]) -> list[str]:
+    """Return the argv that asks for these."""
+    return ["sh", "-s", "--", *(target.argument for target in targets)]
+
+
+def decode_ping_report(answer: bytes) -> PingReport:
+    """Return what the script's output says. Raises ValueError if it did not run to its end."""
+    found = PingReport()
+    tcp: dict[tuple[str, str], str] = {}
+    complete = False
+    for words, body in _parts(answer.decode("utf-8", "replace")):
+        match words:
+            case ["ping", interface, peer, size]:
+                (found.reached if size == "0" else found.large)[interface, peer] = _heard(body)
+            case ["tcp", interface, peer]:
+                tcp[interface, peer] = body
+            case ["link", interface, ("0" | "1") as carrier]:
+                found.carriers[interface] = carrier == "1"
+            case ["rdma", device, _, state]:
+                found.rdma[device] = state
+            case ["end"]:
+                complete = True
+    if not complete:
+        raise ValueError("the answer was cut short")
+    for key, word in tcp.items():
+        found.reached[key] = _combine_with_tcp(found.reached.get(key, PingReply(None)), word)
+    return found
+
+
+def _parts(text: str) -> Iterator[tuple[list[str], str]]:
+    """Yield each header's words with what stands below it; what a login shell prints before the first is nobody's."""
+    for part in re.split(rf"^{_HEADER}", text, flags=re.MULTILINE)[1:]:
+        head, _, body = part.partition("\n")
+        yield sanitize_line(head).split(), body.strip()
+
+
+def _heard(said: str) -> PingReply:
+    last = sanitize_line(said.splitlines()[-1].strip()) if said else ""
+    if "essage too long" in said:
+        return PingReply(False, "its own interface takes no packet of that size")
+    if "nreachable" in said and not re.search(r"(?<!\d)[1-9]\d{0,11} (?:packets )?received", said):
+        return PingReply(False, "unreachable" if "ost" in said else "no route")
+    if count := _COUNT.search(said):
+        return PingReply(True, to_ping=True) if int(count[2]) else PingReply(False, "no answer to ping")
+    return PingReply(None, last or "no ping command")
+
+
+def _combine_with_tcp(ping: PingReply, word: str) -> PingReply:
+    """Return what ping and a TCP connection tell together: one answer of either is enough."""
+    if word in _REACHED:
+        return PingReply(True)
+    if word in _NO_ROUTE:
+        return PingReply(False, _NO_ROUTE[word] if ping.answered is None else f"{ping.words}, {_NO_ROUTE[word]}")
+    return ping

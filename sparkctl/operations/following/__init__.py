@@ -1,1 +1,0 @@
-"""What is followed on a node for as long as somebody looks: samples, containers, and the engines' figures."""

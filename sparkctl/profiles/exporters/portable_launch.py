@@ -1,0 +1,97 @@
+"""A profile's launch without a node: what `docker run` would be told, still with ``~`` and ``${VAR}``. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+
+from sparkctl.engines.base import Engine
+from sparkctl.model.profile import ArgValue, JsonValue, Profile
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.scrub import Redactor
+from sparkctl.model.secrets import redact_word
+from sparkctl.profiles.env_references import escape_references
+from sparkctl.profiles.importers import secret_references
+from sparkctl.profiles.importers.export_metadata import metadata_to_json
+from sparkctl.profiles.importers.import_report import ImportReport
+from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
+from sparkctl.profiles.launch_planning import choose_or_default, container_name, default_network
+from sparkctl.profiles.redaction import find_profile_secrets
+
+
+@dataclass(frozen=True, slots=True)
+class PortableLaunch:
+    """Texts in a profile's notation: ``${NAME}`` is the operator's own, ``$${`` the text ``${``; ``~`` the node's home.
+
+    ``title`` is one line. ``words`` stand behind the image; ``options`` as in `LaunchPlan`; ``remarks`` are what should
+    be known of it; ``beside`` is what the form has no word for.
+    """
+
+    profile: Profile
+    title: str | None
+    name: str
+    words: tuple[str, ...]
+    gpus: str | None
+    network: str | None
+    env: tuple[tuple[str, str], ...]
+    beside: str
+    remarks: tuple[str, ...]
+
+
+def build_portable_launch(profile: Profile, engine: Engine) -> PortableLaunch:
+    """Return the launch of a profile, its secrets left to the environment of whoever starts it."""
+    draft = ProfileDraft(SourceFormat.DOCKER, ImportReport(), env=dict(profile.env))
+    secret_references.replace_env_secrets(draft)
+    args = secret_references.replace_flag_secrets(draft, list(profile.args))
+    command = profile.command and secret_references.replace_command_secrets(draft, profile.command)
+    box, own = profile.container, find_profile_secrets(profile)
+    scrub = Redactor(own)
+    shown_box = replace(
+        box,
+        options=tuple((name, redact_word(value, own)) for name, value in box.options),
+        entrypoint=None if box.entrypoint is None else redact_word(box.entrypoint, own),
+    )
+    mounts = tuple(redact_word(mount, own) for mount in profile.mounts)
+    if (shown_box, mounts) != (box, profile.mounts):
+        draft.ledger.remark(
+            "What looked like a secret among the container's options and mounts is masked: write it again there."
+        )
+    told = replace(
+        profile,
+        title=None if profile.title is None else scrub.redact_text(profile.title),
+        notes=None if profile.notes is None else scrub.redact_text(profile.notes),
+        source=None if profile.source is None else scrub.redact_text(profile.source),
+        extra=tuple((key, _without_secrets(key, kept)) for key, kept in profile.extra),
+        container=shown_box,
+        mounts=mounts,
+        args=tuple((key, _noted(value)) for key, value in args),
+        command=None if command is None else tuple(escape_references(word) for word in command),
+        model=replace(
+            profile.model,
+            path=None if profile.model.path is None else escape_references(profile.model.path),
+            served_name=None if profile.model.served_name is None else escape_references(profile.model.served_name),
+        ),
+    )
+    # Words are in a profile's notation; what is written beside them is text as it stands.
+    plain = replace(told, args=tuple(args), command=command, model=profile.model)
+    return PortableLaunch(
+        profile=plain, title=_line(told.title), name=container_name(profile),
+        words=engine.build_command(told), gpus=choose_or_default(box.gpus, engine.defaults.gpus),
+        network=box.network or default_network(profile.port or engine.defaults.port, box.options), env=tuple(draft.env.items()),
+        beside=metadata_to_json(plain), remarks=tuple(remark.text for remark in draft.ledger.remarks),
+    )  # fmt: skip
+
+
+def _line(text: str | None) -> str | None:
+    """Return a text as one line: a second one behind a comment's sign would be read as more than words."""
+    return None if text is None else " ".join(sanitize_line(text).split()) or None
+
+
+def _without_secrets(key: str, kept: JsonValue) -> JsonValue:
+    value = json.loads(kept.text)
+    found = secret_references.replace_data_secrets(value, key)
+    return kept if found == value else JsonValue(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
+
+
+def _noted(value: ArgValue) -> ArgValue:
+    return JsonValue(escape_references(value.text)) if isinstance(value, JsonValue) else value

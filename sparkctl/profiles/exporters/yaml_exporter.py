@@ -1,0 +1,255 @@
+"""A profile as a compose file and as a sparkrun recipe."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from itertools import pairwise
+from typing import Any
+
+from sparkctl.engines.command import find_shell_script
+from sparkctl.errors import InvalidInput
+from sparkctl.profiles.docker_options import DOCKER_OPTIONS, DockerOptionKind
+from sparkctl.profiles.env_references import REFERENCE_PATTERN, has_references, resolve_defaults
+from sparkctl.profiles.exporters.portable_launch import PortableLaunch
+from sparkctl.profiles.importers.export_metadata import metadata_to_json
+
+_COMPOSE = {
+    "add-host": "extra_hosts", "cap-add": "cap_add", "cap-drop": "cap_drop", "cpus": "cpus", "cpuset-cpus": "cpuset",
+    "group-add": "group_add", "hostname": "hostname", "init": "init", "memory": "mem_limit", "memory-swap": "memswap_limit",
+    "oom-score-adj": "oom_score_adj", "pid": "pid", "pids-limit": "pids_limit", "privileged": "privileged", "publish": "ports",
+    "read-only": "read_only", "runtime": "runtime", "security-opt": "security_opt", "stop-signal": "stop_signal",
+    "tmpfs": "tmpfs", "user": "user", "workdir": "working_dir",
+}  # fmt: skip
+_RUNTIMES = {"llamacpp": "llama-cpp"}
+_PLACEHOLDERS = {  # sparkrun's names for what people change at a start, by the flag of each engine
+    "vllm": {"--host": "host", "--port": "port", "--served-model-name": "served_model_name", "--max-model-len": "max_model_len",
+             "--gpu-memory-utilization": "gpu_memory_utilization", "--max-num-seqs": "max_num_seqs",
+             "--tensor-parallel-size": "tensor_parallel", "--pipeline-parallel-size": "pipeline_parallel"},
+    "sglang": {"--host": "host", "--port": "port", "--served-model-name": "served_model_name", "--context-length": "max_model_len",
+               "--mem-fraction-static": "gpu_memory_utilization", "--max-running-requests": "max_num_seqs",
+               "--tp": "tensor_parallel", "--tp-size": "tensor_parallel"},
+    "llamacpp": {"--host": "host", "--port": "port", "--alias": "served_model_name", "--ctx-size": "ctx_size",
+                 "--parallel": "parallel", "--n-gpu-layers": "n_gpu_layers"},
+    "trtllm": {"--host": "host", "--port": "port", "--tp_size": "tensor_parallel", "--max_batch_size": "max_batch_size",
+               "--max_num_tokens": "max_num_tokens", "--max_seq_len": "max_model_len"},
+}  # fmt: skip
+
+
+def export_compose(one: PortableLaunch) -> list[str]:
+    """Return a compose file with one service; it never starts again by itself."""
+    box = one.profile.container
+    service: dict[str, Any] = {"image": one.profile.image, "container_name": one.name}
+    if box.entrypoint is not None:
+        service["entrypoint"] = [_double_dollars(box.entrypoint)]
+    if one.words:
+        service["command"] = [_escape_for_compose(word) for word in one.words]
+    if one.env:
+        service["environment"] = {name: _escape_for_compose(value) for name, value in one.env}
+    if one.profile.env_file is not None:
+        service["env_file"] = [_double_dollars(one.profile.env_file)]
+    if one.profile.mounts:
+        service["volumes"] = [_double_dollars(mount) for mount in one.profile.mounts]
+    for key, value in (("shm_size", box.shm_size), ("ipc", box.ipc), ("network_mode", one.network)):
+        if value is not None:
+            service[key] = _double_dollars(value)
+    if box.ulimits:
+        service["ulimits"] = {name: _limit(limit) for name, limit in box.ulimits}
+    if box.devices:
+        service["devices"] = [_double_dollars(device) for device in box.devices]
+    _options(service, box.options)
+    if one.gpus is not None:
+        _gpus(service, one.gpus)
+    service["restart"] = "no"
+    service["stop_grace_period"] = f"{one.profile.stop_grace:g}s"
+    volumes = [mount.split(":")[0] for mount in one.profile.mounts if not mount.startswith(("/", "~"))]
+    document: dict[str, Any] = {"services": {one.profile.name: service}}
+    if volumes:
+        document["volumes"] = {name: {} for name in volumes}
+    document["x-sparkctl"] = one.beside
+    title = [f"# {one.title}"] if one.title else []
+    return [*title, *_yaml(document)]
+
+
+def _options(service: dict[str, Any], options: tuple[tuple[str, str], ...]) -> None:
+    for name, value in options:
+        if name == "log-driver":
+            service.setdefault("logging", {})["driver"] = _double_dollars(value)
+        elif name == "log-opt":
+            key, _, text = value.partition("=")
+            service.setdefault("logging", {}).setdefault("options", {})[key] = _double_dollars(text)
+        elif DOCKER_OPTIONS.get(name) is DockerOptionKind.FLAG:
+            service[_COMPOSE[name]] = True
+        elif DOCKER_OPTIONS.get(name) is DockerOptionKind.LIST:
+            service.setdefault(_COMPOSE[name], []).append(_double_dollars(value))
+        else:
+            service[_COMPOSE[name]] = _double_dollars(value)
+
+
+def _gpus(service: dict[str, Any], text: str) -> None:
+    """Reserve GPUs in the form that every version of compose reads."""
+    device: dict[str, Any] = {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
+    bare = text.strip('"')
+    if bare.isdigit():
+        device["count"] = int(bare)
+    elif match := re.fullmatch(r"device=([\w,-]+)", bare):
+        del device["count"]
+        device["device_ids"] = match[1].split(",")
+    elif bare != "all":
+        service["gpus"] = _double_dollars(text)
+        return
+    service["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
+
+
+def _limit(text: str) -> object:
+    soft, colon, hard = text.partition(":")
+    return {"soft": int(soft), "hard": int(hard)} if colon else int(soft)
+
+
+def _double_dollars(text: str) -> str:
+    return text.replace("$", "$$")
+
+
+def _escape_for_compose(word: str) -> str:
+    """Return a text in compose's notation: its references are ours, a dollar sign is doubled."""
+    out, end = "", 0
+    for match in REFERENCE_PATTERN.finditer(word):
+        out += _double_dollars(word[end : match.start()]) + ("$${" if match["name"] is None else match[0])
+        end = match.end()
+    return out + _double_dollars(word[end:])
+
+
+def export_sparkrun(one: PortableLaunch) -> list[str]:
+    """Return a sparkrun recipe (v2). Raises `InvalidInput` for what sparkrun has no engine for."""
+    profile = one.profile
+    if profile.engine not in _PLACEHOLDERS:
+        raise InvalidInput(
+            f"sparkrun has no engine for {profile.name} ({profile.engine})",
+            "--as docker, compose or systemd has none to care for",
+        )
+    model = profile.model.path or _after(one.words, "--model", "--model-path") or profile.model.served_name
+    if model is None:
+        raise InvalidInput(f"{profile.name} names no model, and a recipe has to", "model.path in the profile")
+    defaults: dict[str, Any] = {}
+    command, references = _command(one, model, defaults)
+    left = [[name, value] for name, value in one.env if has_references(value)]
+    recipe: dict[str, Any] = {
+        "recipe_version": "2",
+        "name": profile.name,
+        "model": model,
+        "runtime": _RUNTIMES.get(profile.engine, profile.engine),
+    }
+    recipe["container"] = profile.image
+    recipe |= {"min_nodes": profile.nodes} if profile.nodes > 1 else {"max_nodes": 1}
+    box = profile.container
+    unsaid = [key for key in ("ipc", "shm_size") if getattr(box, key) is None]  # sparkrun has defaults of its own
+    said = metadata_to_json(
+        profile,
+        mounts=list(profile.mounts),
+        env=left,
+        placeholders=references,
+        unsaid=unsaid,
+        env_file=profile.env_file,
+    )
+    recipe["metadata"] = {**({"description": profile.title} if profile.title else {}), "sparkctl": said}
+    recipe["defaults"] = defaults
+    if env := {name: _literal(value) for name, value in one.env if not has_references(value)}:
+        recipe["env"] = env
+    recipe["executor_config"] = _executor(one)
+    if profile.mounts:
+        recipe["volumes"] = list(profile.mounts)
+    recipe["command"] = command
+    needs = [f"# Where sparkrun has no environment of yours to take it from: -o {name}=VALUE" for name in references]
+    needs += [f"# {name} comes from your own environment, which sparkrun does not hand on." for name, _ in left]
+    return [*needs, *_yaml(recipe)]
+
+
+def _literal(value: str) -> str:
+    """Return a value that sparkrun fills in nothing of."""
+    return re.sub(r"(\{(?:config|launch)\.\w+\})", r"{\1}", resolve_defaults(value) or "")
+
+
+def _command(one: PortableLaunch, model: str, defaults: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    """Return the command as a template, and its placeholders for what comes from the operator's environment."""
+    names, references = _PLACEHOLDERS[one.profile.engine], dict[str, str]()
+    script = find_shell_script(one.profile.command or ()) is not None
+    lines: list[list[str]] = [[]]
+    before = ""
+    for word in one.words:
+        key = names.get(before)
+        if word.startswith("--") and lines[-1] and not script:
+            lines.append([])
+        if word == model and not script and re.fullmatch(r"[\w./:-]+", word):
+            lines[-1].append("{model}")
+        elif key is not None and key not in defaults and not has_references(word) and re.fullmatch(r"[\w./:-]+", word):
+            defaults[key] = _parse_scalar(word)
+            lines[-1].append(f"{{{key}}}")
+        else:
+            lines[-1].append(_quote_template_word(word, references))
+        before = word
+    return " \\\n  ".join(" ".join(line) for line in lines) + "\n", references
+
+
+def _quote_template_word(word: str, references: dict[str, str]) -> str:
+    """Return a word quoted for a shell, its braces doubled, and a placeholder for what the environment gives."""
+    marked, end = "", 0
+    for match in REFERENCE_PATTERN.finditer(word):
+        marked += word[end : match.start()]
+        if match["name"] is None:
+            marked += "${"
+        else:
+            name = f"env_{match['name']}"
+            while references.setdefault(name, match[0]) != match[0]:
+                name += "_"
+            marked += f"\0{name}\0"
+        end = match.end()
+    quoted = shlex.quote(marked + word[end:])
+    doubled = quoted.replace("{", "{{").replace("}", "}}")
+    return re.sub("\0([^\0]*)\0", r"{\1}", doubled)
+
+
+def _parse_scalar(word: str) -> object:
+    """Return a number as one where that is how it is written back."""
+    for kind in (int, float):
+        try:
+            if str(kind(word)) == word:
+                return kind(word)
+        except ValueError:
+            continue
+    return word
+
+
+def _executor(one: PortableLaunch) -> dict[str, Any]:
+    box = one.profile.container
+    found: dict[str, Any] = {"auto_remove": False, "network": one.network, "shm_size": box.shm_size, "ipc": box.ipc}
+    found |= {"entrypoint": box.entrypoint, "gpus": one.gpus}
+    found |= {"ulimit": [f"{name}={limit}" for name, limit in box.ulimits], "devices": list(box.devices)}
+    for name, value in box.options:
+        key = {"memory": "memory_limit"}.get(name, name.replace("-", "_"))
+        if DOCKER_OPTIONS.get(name) is DockerOptionKind.LIST:
+            found.setdefault(key, []).append(value)
+        else:
+            found[key] = True if DOCKER_OPTIONS.get(name) is DockerOptionKind.FLAG else value
+    return {key: value for key, value in found.items() if value not in (None, [])}
+
+
+def _after(words: tuple[str, ...], *flags: str) -> str | None:
+    return next((resolve_defaults(word) for flag, word in pairwise(words) if flag in flags), None)
+
+
+def _yaml(document: dict[str, Any]) -> list[str]:
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Texts of several lines as blocks, lists indented below their key."""
+
+        def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+            super().increase_indent(flow, False)
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        style = "|" if "\n" in value and not re.search(r"[ \t]\n|[^\x09\x0a\x20-\x7e\xa0-\uffff]", value) else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    dumped: str = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1_000_000)
+    return dumped.rstrip("\n").split("\n")

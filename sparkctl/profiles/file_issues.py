@@ -1,0 +1,82 @@
+"""Faults in a file the operator wrote: where each is, all of them at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sparkctl.errors import InvalidInput
+from sparkctl.files import open_regular
+from sparkctl.model.sanitize import sanitize_line, truncate_text
+from sparkctl.model.secrets import is_secret_name, redact
+
+_MOST = 1 << 20  # bytes of a file that are read for showing a line of it
+_WORDS = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FilePosition:
+    """A position in a file, lines and columns counted from 1; without a line it is a flag (``--set port=x``)."""
+
+    file: str
+    line: int | None = None
+    column: int | None = None
+
+    def __str__(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class FileIssue:
+    """One thing that is wrong. As text: ``file:line:column: what; did you mean ...``, one printable line."""
+
+    place: FilePosition
+    message: str
+
+    def __str__(self) -> str:
+        return redact(sanitize_line(f"{self.place}: {self.message}"))
+
+
+class InvalidFile(InvalidInput):
+    """A file, or a flag that changes its content, with faults. The message has one line for each."""
+
+    def __init__(self, faults: Iterable[FileIssue], hint: str | None = None) -> None:
+        self.faults = sort_issues(faults)
+        super().__init__("\n".join(map(str, self.faults)), hint)
+
+
+def sort_issues(faults: Iterable[FileIssue]) -> tuple[FileIssue, ...]:
+    """Return the faults without repeats, file by file as they came, from top to bottom in each."""
+    unique = list(dict.fromkeys(faults))
+    files = {fault.place.file: index for index, fault in reversed(list(enumerate(unique)))}
+    return tuple(
+        sorted(unique, key=lambda f: (files[f.place.file], f.place.line or 0, f.place.column or 0)),
+    )
+
+
+def read_source_lines(places: Iterable[FilePosition]) -> dict[FilePosition, str]:
+    """Return the line of the file for each place that has one, tabs as one blank so that columns count.
+
+    A line that names a secret is left out, and what looks like one anywhere else is masked.
+    """
+    found: dict[FilePosition, str] = {}
+    files: dict[str, list[str]] = {}
+    for place in places:
+        if place.line is None:
+            continue
+        if place.file not in files:
+            try:
+                with open_regular(place.file) as file:
+                    files[place.file] = file.read(_MOST).decode("utf-8", "replace").splitlines()
+            except OSError:
+                files[place.file] = []
+        lines = files[place.file]
+        if place.line <= len(lines) and not any(map(is_secret_name, _WORDS.findall(lines[place.line - 1]))):
+            found[place] = sanitize_line(redact(lines[place.line - 1].replace("\t", " ")))
+    return found
+
+
+def quote_source(text: object) -> str:
+    """Return a piece of the file for a message: printable, short, secrets masked, in backticks."""
+    return f"`{redact(truncate_text(sanitize_line(str(text)), 60))}`"

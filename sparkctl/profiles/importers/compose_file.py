@@ -1,0 +1,315 @@
+"""A compose file's service: its keys become the docker run flags they stand for."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sparkctl.errors import InvalidInput
+from sparkctl.model.suggest import format_did_you_mean
+from sparkctl.profiles.env_references import convert_shell_references
+from sparkctl.profiles.importers import docker_flags, plain
+from sparkctl.profiles.importers.import_report import ImportReport
+from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
+
+_FLAGS = {  # keys with one value, or a list of values, and the docker run flag of the same meaning
+    "container_name": "name", "shm_size": "shm-size", "ipc": "ipc", "network_mode": "network", "devices": "device",
+    "cap_add": "cap-add", "cap_drop": "cap-drop", "security_opt": "security-opt", "user": "user",
+    "working_dir": "workdir", "hostname": "hostname", "extra_hosts": "add-host", "tmpfs": "tmpfs", "init": "init",
+    "privileged": "privileged", "read_only": "read-only", "runtime": "runtime", "pid": "pid", "mem_limit": "memory",
+    "memswap_limit": "memory-swap", "cpus": "cpus", "cpuset": "cpuset-cpus", "pids_limit": "pids-limit",
+    "oom_score_adj": "oom-score-adj", "group_add": "group-add", "stop_signal": "stop-signal", "env_file": "env-file",
+    "stop_grace_period": "stop-timeout", "restart": "restart", "platform": "platform", "tty": "tty", "stdin_open": "interactive",
+    "pull_policy": "pull", "userns_mode": "userns",
+}  # fmt: skip
+_TOP = ("version", "name", "services", "volumes", "networks", "configs", "secrets")
+
+
+def is_compose_file(data: Mapping[str, Any]) -> bool:
+    """Tell whether a YAML map is a compose file."""
+    services = data.get("services")
+    return isinstance(services, dict) and any(
+        isinstance(one, dict) and ("image" in one or "build" in one or "extends" in one) for one in services.values()
+    )
+
+
+def import_compose(
+    data: dict[str, Any], ledger: ImportReport, service: str | None, defined: Mapping[str, str]
+) -> ProfileDraft:
+    """Return the draft of one service. Raises `InvalidInput` where it is not said which, or the service has no image."""
+    services = plain.as_mapping(data.get("services"))
+    name = _select_service(services, service)
+    body = plain.as_mapping(services[name])
+    draft = ProfileDraft(SourceFormat.COMPOSE, ledger, name=name)
+    reader = _ComposeReader(draft, defined)
+    reader.take(body)
+    for other in services:
+        if other != name:
+            ledger.add_unsupported(f"services.{other}", f"one service is read; --service {other} reads this one")
+    for key, value in data.items():
+        if key == "x-sparkctl":
+            draft.beside, draft.beside_key = plain.scalar_text(value) or "", key
+        elif key not in _TOP and not plain.is_empty_value(value):
+            ledger.keep_extra(key, plain.to_json_data(value), "not part of the service")
+        elif key in ("configs", "secrets") and not plain.is_empty_value(value):
+            ledger.add_unsupported(key, "a profile has no such files; mount them")
+        elif key in ("volumes", "networks"):
+            for one, body in plain.as_mapping(value).items():
+                if plain.is_empty_value(body):
+                    ledger.add_mapped(f"{key}.{one}", "nothing: Docker's own settings")
+                else:
+                    ledger.add_unsupported(
+                        f"{key}.{one}", "Docker makes it with its own settings, or it is there already"
+                    )
+        elif key != "services":
+            ledger.add_mapped(key, "nothing: how the file is read")
+    if draft.image is None:
+        raise InvalidInput(f"the service {name} names no image", "build it first, and write its image: into the file")
+    return draft
+
+
+def _select_service(services: Mapping[str, Any], service: str | None) -> str:
+    if service is not None:
+        if service not in services:
+            raise InvalidInput(
+                f"there is no service {service}{format_did_you_mean(service, services)}",
+                f"there are {', '.join(services)}",
+            )
+        return service
+    with_image = [
+        name for name, body in services.items() if isinstance(body, dict) and ("image" in body or "build" in body)
+    ]
+    if len(with_image) != 1:
+        raise InvalidInput(
+            f"the file has {len(with_image)} services: {', '.join(with_image)}",
+            f"--service {with_image[0] if with_image else 'NAME'}",
+        )
+    return with_image[0]
+
+
+class _ComposeReader:
+    def __init__(self, draft: ProfileDraft, defined: Mapping[str, str]) -> None:
+        self.draft, self.defined = draft, defined
+        self.ledger = draft.ledger
+
+    def take(self, body: dict[str, Any]) -> None:
+        for key, value in body.items():
+            before = len(self.ledger.accounts)
+            if plain.is_empty_value(value) and key not in ("command", "entrypoint"):
+                self.ledger.add_mapped(key, "nothing: it is empty")
+            elif key in _RULES:
+                _RULES[key](self, key, value)
+            elif key in _FLAGS:
+                self._flag(key, value)
+            elif key.startswith("x-"):
+                self.ledger.keep_extra(key, plain.to_json_data(value), "an extension of somebody's own")
+            else:
+                self.ledger.keep_extra(key, plain.to_json_data(value), "a profile has no such field")
+            if len(self.ledger.accounts) == before:
+                self.ledger.malformed(key, f"{key} cannot be {plain.kind(value)}")
+
+    def text(self, value: object) -> str:
+        """Return a scalar in a profile's notation: ``${NAME}`` is the environment's, ``$$`` a dollar sign."""
+        return convert_shell_references(plain.scalar_text(value) or "", self.defined, dollar="$$")
+
+    def apply(self, flag: str, value: str, key: str) -> None:
+        docker_flags.apply_docker_flag(self.draft, flag, value, key)
+
+    def _flag(self, key: str, value: object) -> None:
+        pairs = plain.as_mapping(value) if isinstance(value, dict) else None
+        if pairs is not None:
+            for name, one in pairs.items():
+                self.apply(_FLAGS[key], self.text(f"{name}:{plain.scalar_text(one) or ''}"), f"{key}.{name}")
+            return
+        values = value if isinstance(value, list) else [value]
+        for one in values:
+            if isinstance(one, dict) and key == "env_file":
+                one = one.get("path")
+            self.apply(_FLAGS[key], self.text(one), f"{key} {plain.scalar_text(one)}" if len(values) > 1 else key)
+
+    def image(self, key: str, value: object) -> None:
+        from sparkctl.profiles.env_references import resolve_defaults
+
+        image = resolve_defaults(self.text(value))
+        if image is None:
+            raise InvalidInput(
+                f"the image {plain.scalar_text(value)} depends on a variable", "--define NAME=VALUE gives it"
+            )
+        self.draft.image = image
+        self.ledger.add_mapped(key, "image")
+
+    def words(self, key: str, value: object) -> None:
+        found = self._words(value)
+        if key == "entrypoint":
+            if found:
+                self.draft.entrypoint = found[0]
+                self.draft.words = [*found[1:], *(self.draft.words or [])]
+            self.ledger.add_mapped(key, "container.entrypoint")
+            return
+        self.draft.words = [*(self.draft.words or []), *found] or None
+        self.ledger.add_mapped(key, "command, args")
+
+    def _words(self, value: object) -> list[str]:
+        if value is None:
+            return []
+        if isinstance(value, list):
+            return [self.text(one) for one in value]
+        try:
+            return [self.text(word) for word in shlex.split((plain.scalar_text(value) or "").replace("\\\n", " "))]
+        except ValueError as error:
+            raise InvalidInput(f"the command cannot be read: {error}", "is a quote left open?") from error
+
+    def environment(self, key: str, value: object) -> None:
+        for name, one in plain.as_mapping(value).items():
+            told = plain.scalar_text(one)
+            if told is None and one is not None:
+                self.ledger.malformed(f"{key}.{name}", f"a variable cannot be {plain.kind(one)}")
+                continue
+            self.apply("env", name if told is None else f"{name}={self.text(told)}", f"{key}.{name}")
+
+    def volumes(self, key: str, value: object) -> None:
+        for one in value if isinstance(value, list) else [value]:
+            if not isinstance(one, dict):
+                self.apply("volume", self._shorten_home(self.text(one)), f"{key} {plain.scalar_text(one)}")
+                continue
+            said = plain.as_mapping(one)
+            kind, source = (
+                plain.scalar_text(said.get("type")) or "volume",
+                self._shorten_home(self.text(said.get("source"))),
+            )
+            mode = ",readonly" if plain.is_truthy(said.get("read_only")) else ""
+            named = f"{key} {source}"
+            self.apply("mount", f"type={kind},source={source},target={self.text(said.get('target'))}{mode}", named)
+            for more in said:
+                if more not in ("type", "source", "target", "read_only"):
+                    self.ledger.add_unsupported(f"{named}.{more}", "a profile's mounts are only :ro or not")
+
+    def _shorten_home(self, text: str) -> str:
+        return "~" + text[len("${HOME}") :] if text.startswith("${HOME}") else text
+
+    def ports(self, key: str, value: object) -> None:
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, dict):
+                said = plain.as_mapping(one)
+                text = f"{self.text(said.get('published'))}:{self.text(said.get('target'))}".lstrip(":")
+                if plain.scalar_text(said.get("host_ip")):
+                    text = f"{plain.scalar_text(said['host_ip'])}:{text}"
+                text += f"/{plain.scalar_text(said['protocol'])}" if plain.scalar_text(said.get("protocol")) else ""
+            else:
+                text = self.text(one)
+            self.apply("publish", text, f"{key} {text}")
+
+    def ulimits(self, key: str, value: object) -> None:
+        for name, one in plain.as_mapping(value).items():
+            limits = plain.as_mapping(one)
+            text = (
+                f"{plain.scalar_text(limits.get('soft'))}:{plain.scalar_text(limits.get('hard'))}"
+                if limits
+                else plain.scalar_text(one)
+            )
+            self.apply("ulimit", f"{name}={text}", f"{key}.{name}")
+
+    def gpus(self, key: str, value: object) -> None:
+        if not isinstance(value, list):
+            self.apply("gpus", self.text(value), key)
+            return
+        self._devices(key, value)
+
+    def _devices(self, key: str, value: object) -> None:
+        """A reservation of GPUs: ``{driver: nvidia, count: all, capabilities: [gpu]}``."""
+        for one in value if isinstance(value, list) else []:
+            said = plain.as_mapping(one)
+            if plain.scalar_text(said.get("driver")) == "cdi":
+                for name in plain.scalar_texts(said.get("device_ids")):
+                    self.apply("device", name, f"{key} {name}")
+            elif ids := plain.scalar_texts(said.get("device_ids")):
+                self.apply("gpus", f"device={','.join(ids)}", key)
+            else:
+                self.apply("gpus", plain.scalar_text(said.get("count")) or "all", key)
+            for more in said:
+                if more not in ("driver", "count", "device_ids", "capabilities"):
+                    self.ledger.add_unsupported(f"{key}.{more}", "a profile names GPUs, nothing more")
+
+    def deploy(self, key: str, value: object) -> None:
+        for name, one in plain.as_mapping(value).items():
+            resources = plain.as_mapping(one) if name == "resources" else {}
+            if not resources:
+                self.ledger.add_unsupported(f"{key}.{name}", "there is no swarm here")
+            for part, said in resources.items():
+                for field, what in plain.as_mapping(said).items():
+                    path = f"{key}.{name}.{part}.{field}"
+                    if field == "devices":
+                        self._devices(path, what)
+                    elif part == "limits" and field in ("memory", "cpus", "pids"):
+                        self.apply(
+                            {"memory": "memory", "cpus": "cpus", "pids": "pids-limit"}[field], self.text(what), path
+                        )
+                    else:
+                        self.ledger.add_unsupported(path, "a profile only limits, it reserves nothing")
+
+    def healthcheck(self, key: str, value: object) -> None:
+        for name, one in plain.as_mapping(value).items():
+            if name == "test":
+                self.apply("health-cmd", self.text(" ".join(plain.scalar_texts(one))), f"{key}.test")
+            else:
+                self.ledger.add_unsupported(
+                    f"{key}.{name}", "sparkctl asks at its own pace; start.timeouts say how long"
+                )
+
+    def logging(self, key: str, value: object) -> None:
+        said = plain.as_mapping(value)
+        for name, one in said.items():
+            if name == "driver":
+                self.apply("log-driver", self.text(one), f"{key}.driver")
+            elif name == "options":
+                for option, what in plain.as_mapping(one).items():
+                    self.apply("log-opt", f"{option}={self.text(what)}", f"{key}.options.{option}")
+            else:
+                self.ledger.add_unsupported(f"{key}.{name}", "docker run has no such option")
+
+    def networks(self, key: str, value: object) -> None:
+        names = plain.scalar_texts(value) if isinstance(value, list) else list(plain.as_mapping(value))
+        if names == ["host"]:
+            self.apply("network", "host", key)
+        else:
+            self.ledger.add_unsupported(
+                key, "a network of the file's own is not made; the engine is reached by its port"
+            )
+
+    def labels(self, key: str, value: object) -> None:
+        for name in plain.as_mapping(value):
+            self.ledger.add_unsupported(f"{key}.{name}", "labels are how sparkctl knows its containers")
+
+    def skip_key(self, key: str, value: object) -> None:
+        why = {
+            "depends_on": "sparkctl starts one profile at a time: start those first",
+            "build": "sparkctl builds no images: build it on the node first",
+            "links": "a network of the file's own is not made",
+            "expose": "a port is reached as it is, or published",
+            "scale": "one container a node",
+            "profiles": "compose's own profiles choose services",
+            "secrets": "a profile has no such files; mount them",
+            "configs": "a profile has no such files; mount them",
+        }[key]
+        self.ledger.add_unsupported(key, why)
+
+
+_RULES: dict[str, Callable[[_ComposeReader, str, Any], None]] = {
+    "image": _ComposeReader.image,
+    "command": _ComposeReader.words,
+    "entrypoint": _ComposeReader.words,
+    "environment": _ComposeReader.environment,
+    "volumes": _ComposeReader.volumes,
+    "ports": _ComposeReader.ports,
+    "ulimits": _ComposeReader.ulimits,
+    "gpus": _ComposeReader.gpus,
+    "deploy": _ComposeReader.deploy,
+    "healthcheck": _ComposeReader.healthcheck,
+    "logging": _ComposeReader.logging,
+    "networks": _ComposeReader.networks,
+    "labels": _ComposeReader.labels,
+    **dict.fromkeys(
+        ("depends_on", "build", "links", "expose", "scale", "profiles", "secrets", "configs"), _ComposeReader.skip_key
+    ),
+}

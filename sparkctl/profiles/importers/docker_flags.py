@@ -1,0 +1,249 @@
+"""`docker run` flags into a draft: the one way in for lines, compose files, recipes and containers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from sparkctl.model.units import parse_duration, parse_size
+from sparkctl.profiles.docker_options import (
+    BARE_FLAG_VALUE,
+    DOCKER_OPTIONS,
+    FIELDS_INSTEAD_OF_OPTIONS,
+    VALUE_PATTERNS,
+    DockerOptionKind,
+)
+from sparkctl.profiles.env_references import format_reference, is_variable_name, resolve_defaults
+from sparkctl.profiles.importers.profile_draft import ProfileDraft
+
+_LONG = {"net": "network", "e": "env", "v": "volume", "p": "publish", "l": "label", "u": "user", "w": "workdir",
+         "m": "memory", "h": "hostname", "d": "detach", "i": "interactive", "t": "tty"}  # fmt: skip
+_NEEDLESS = {
+    "interactive": "a container in the background has no terminal",
+    "tty": "a container in the background has no terminal",
+    "pull": "sparkctl never pulls behind your back; `docker pull` on the node does",
+    "quiet": "it changes what docker prints, nothing of the container",
+    "platform": "the image on the node decides",
+    "sig-proxy": "a container in the background gets no keys",
+}
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
+_CDI = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+=[A-Za-z0-9_.:-]+")
+_HEALTH_URL = re.compile(r"https?://[^/\s\"']{0,300}+(?P<path>/[!#-&(*-:<-{}~]{0,400}+)(?=[\"'\s|;)]|$)")
+
+
+def apply_docker_flag(draft: ProfileDraft, flag: str, value: str, key: str) -> None:
+    """Take one flag (no dashes, short or long) with its value in a profile's notation. ``key``: the source's name of it."""
+    flag = _LONG.get(flag, flag)
+    if flag in ("env", "env-file"):
+        _env(draft, flag, value, key)
+        return
+    text = resolve_defaults(value)
+    if text is None:
+        draft.ledger.add_unsupported(key, f"{value} is known only in the shell it is run in; write the value out")
+    elif flag in _FIELDS:
+        _FIELDS[flag](draft, text, key)
+    elif flag in _NEEDLESS:
+        draft.ledger.add_unsupported(key, _NEEDLESS[flag])
+    elif flag in FIELDS_INSTEAD_OF_OPTIONS:
+        draft.ledger.add_unsupported(key, FIELDS_INSTEAD_OF_OPTIONS[flag])
+    elif flag in DOCKER_OPTIONS:
+        _option(draft, flag, text, key)
+    else:
+        draft.ledger.keep_extra(
+            key, _append_kept_value(draft, flag, text), "sparkctl does not set this flag", name=flag
+        )
+
+
+def _append_kept_value(draft: ProfileDraft, flag: str, text: str) -> object:
+    """Return the value to keep; a flag that stands twice keeps both."""
+    before = draft.ledger.extra.pop(flag, None)
+    return text if before is None else [*(before if isinstance(before, list) else [before]), text]
+
+
+def _option(draft: ProfileDraft, flag: str, text: str, key: str) -> None:
+    kind = DOCKER_OPTIONS[flag]
+    if kind is DockerOptionKind.FLAG:
+        if text.lower() in ("false", "0"):
+            draft.ledger.add_mapped(key, "nothing: it is off")
+            return
+        text = BARE_FLAG_VALUE
+    if not text or ((wanted := VALUE_PATTERNS.get(flag)) and not wanted[0].fullmatch(text)):
+        draft.ledger.add_unsupported(key, f"{text or 'an empty value'} is not what --{flag} takes")
+        return
+    if flag == "publish" and draft.network == "host":
+        draft.ledger.add_unsupported(key, "on the host's network nothing is published: every port is there already")
+        return
+    if kind is not DockerOptionKind.LIST:
+        draft.options = [pair for pair in draft.options if pair[0] != flag]
+    if (flag, text) not in draft.options:
+        draft.options.append((flag, text))
+    draft.ledger.add_mapped(key, f"container.options.{flag}", text)
+
+
+def _env(draft: ProfileDraft, flag: str, value: str, key: str) -> None:
+    if flag == "env-file":
+        text = resolve_defaults(value)
+        if text is None or draft.env_file not in (None, text):
+            draft.ledger.add_unsupported(key, "a profile names one env file")
+            return
+        draft.env_file = text
+        draft.ledger.add_mapped(key, "env_file")
+        return
+    name, equals, own = value.partition("=")
+    if not is_variable_name(name):
+        draft.ledger.add_unsupported(key, "that is not a variable's name")
+        return
+    draft.env[name] = own if equals else format_reference(name)
+    draft.ledger.add_mapped(key, f"env.{name}")
+
+
+def add_volume(draft: ProfileDraft, text: str, key: str) -> None:
+    """Take ``source:target[:options]`` or a target alone."""
+    parts = re.split(r":(?![\\])", text)
+    if len(parts) == 1:
+        draft.ledger.add_unsupported(key, "a volume without a name is lost with its container; name it")
+        return
+    source, target, *modes = parts[0], parts[1], *[mode for part in parts[2:] for mode in part.split(",")]
+    add_mount(draft, source, target, "ro" in modes or "readonly" in modes, key)
+    if lost := [mode for mode in modes if mode not in ("ro", "rw", "readonly", "z", "Z", "")]:
+        draft.ledger.add_unsupported(f"{key} ({','.join(lost)})", "a profile's mounts are only :ro or not")
+
+
+def add_mount(draft: ProfileDraft, source: str, target: str, read_only: bool, key: str) -> None:
+    """Take one bind mount or named volume."""
+    if not target.startswith("/") or ":" in target or ":" in source:
+        draft.ledger.add_unsupported(key, "the target is no path in the container")
+        return
+    if source == "." or ("/" in source and not source.startswith(("/", "~/"))):
+        draft.ledger.add_unsupported(
+            key, f"{source} depends on the directory it is started in; write the path on the node"
+        )
+        return
+    if not source.startswith(("/", "~")) and not _NAME.fullmatch(source):
+        draft.ledger.add_unsupported(key, f"{source or 'nothing'} is neither a path nor a volume's name")
+        return
+    text = f"{source}:{target}:ro" if read_only else f"{source}:{target}"
+    if text not in draft.mounts:
+        draft.mounts.append(text)
+    draft.ledger.add_mapped(key, "mounts", text)
+
+
+def _mount_flag(draft: ProfileDraft, text: str, key: str) -> None:
+    """``--mount type=bind,source=/a,target=/b,readonly``."""
+    pairs = [part.partition("=")[::2] for part in text.split(",")]
+    said = dict(pairs)
+    source = said.get("source", said.get("src", ""))
+    target = said.get("target", said.get("destination", said.get("dst", "")))
+    kind = said.get("type", "volume")
+    if kind == "tmpfs" and target:
+        _option(draft, "tmpfs", target, key)
+        return
+    if kind not in ("bind", "volume") or not source:
+        draft.ledger.add_unsupported(key, f"a mount of type {kind} without a source is not for a profile")
+        return
+    known = ("type", "source", "src", "target", "destination", "dst", "readonly", "ro")
+    if lost := [name for name in said if name not in known]:
+        draft.ledger.add_unsupported(f"{key} ({','.join(lost)})", "a profile's mounts are only :ro or not")
+    add_mount(draft, source, target, any(said.get(name, "no") in ("", "true", "1") for name in ("readonly", "ro")), key)
+
+
+def _ulimit(draft: ProfileDraft, text: str, key: str) -> None:
+    name, _, limit = text.partition("=")
+    if not re.fullmatch(r"(-1|[0-9]+)(:(-1|[0-9]+))?", limit):
+        draft.ledger.add_unsupported(key, f"{text} is not a limit")
+        return
+    draft.ulimits[name] = limit
+    draft.ledger.add_mapped(key, f"container.ulimits.{name}")
+
+
+def _device(draft: ProfileDraft, text: str, key: str) -> None:
+    if not text.startswith("/") and not _CDI.fullmatch(text):
+        draft.ledger.add_unsupported(key, f"{text} is not a device")
+        return
+    if text not in draft.devices:
+        draft.devices.append(text)
+    if _CDI.fullmatch(text) and draft.gpus is None:
+        draft.gpus = "none"  # it has its GPUs by that name
+    draft.ledger.add_mapped(key, "container.devices", text)
+
+
+def _gpus(draft: ProfileDraft, text: str, key: str) -> None:
+    text = text.strip()
+    quoted = f'"{text}"' if text.startswith("device=") and "," in text else text
+    if not re.fullmatch(r'all|[0-9]{1,3}|count=(all|[0-9]{1,3})|device=[\w-]+|".*"|.*capabilities=.*', quoted):
+        draft.ledger.add_unsupported(key, f"{text or 'nothing'} names no GPUs")
+        return
+    draft.gpus = quoted
+    draft.ledger.add_mapped(key, "container.gpus", quoted)
+
+
+def _shm_size(draft: ProfileDraft, text: str, key: str) -> None:
+    try:
+        parse_size(text)
+    except ValueError:
+        draft.ledger.add_unsupported(key, f"{text} is not a size")
+        return
+    draft.shm_size = text
+    draft.ledger.add_mapped(key, "container.shm_size")
+
+
+def _network(draft: ProfileDraft, text: str, key: str) -> None:
+    draft.network = text
+    draft.ledger.add_mapped(key, "container.network", text)
+    if text == "host":
+        for name, value in [pair for pair in draft.options if pair[0] == "publish"]:
+            draft.options.remove((name, value))
+            draft.ledger.add_unsupported(f"--publish {value}", "on the host's network every port is there already")
+
+
+def _copy_field(name: str, to: str) -> Callable[[ProfileDraft, str, str], None]:
+    def take(draft: ProfileDraft, text: str, key: str) -> None:
+        if not text:
+            draft.ledger.add_mapped(key, "nothing: it is empty")
+            return
+        setattr(draft, name, text)
+        draft.ledger.add_mapped(key, to, text)
+
+    return take
+
+
+def _name(draft: ProfileDraft, text: str, key: str) -> None:
+    if not _NAME.fullmatch(text) or len(text) > 64:
+        draft.ledger.add_unsupported(key, f"{text} is not a container's name")
+        return
+    draft.container_name = text
+    draft.ledger.add_mapped(key, "container.name")
+
+
+def _health(draft: ProfileDraft, text: str, key: str) -> None:
+    if path := health_check_path(text):
+        draft.health = path
+        draft.ledger.add_mapped(key, "start.health")
+    else:
+        draft.ledger.keep_extra(key, text, "only a path that is asked over HTTP can be start.health", name="health-cmd")
+
+
+def health_check_path(text: str) -> str | None:
+    """Return the path that a health check asks for over HTTP, None where it asks otherwise."""
+    match = _HEALTH_URL.search(text)
+    return match["path"] if match else None
+
+
+def _stop_grace(draft: ProfileDraft, text: str, key: str) -> None:
+    try:
+        draft.stop_grace = parse_duration(text)
+    except ValueError:
+        draft.ledger.add_unsupported(key, f"{text} is not a duration")
+        return
+    draft.ledger.add_mapped(key, "stop.grace")
+
+
+def _ignore_detach(draft: ProfileDraft, text: str, key: str) -> None:
+    draft.ledger.add_mapped(key, "nothing: sparkctl always starts in the background")
+
+
+_FIELDS: dict[str, Callable[[ProfileDraft, str, str], None]] = {
+    "name": _name, "gpus": _gpus, "shm-size": _shm_size, "network": _network, "ipc": _copy_field("ipc", "container.ipc"),
+    "entrypoint": _copy_field("entrypoint", "container.entrypoint"), "ulimit": _ulimit, "device": _device, "volume": add_volume,
+    "mount": _mount_flag, "health-cmd": _health, "stop-timeout": _stop_grace, "detach": _ignore_detach,
+}  # fmt: skip

@@ -1,0 +1,219 @@
+"""A pasted ``docker run ...``, with whatever stands around it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from sparkctl.errors import InvalidInput
+from sparkctl.profiles.env_references import resolve_defaults
+from sparkctl.profiles.importers import docker_flags, shell_parser
+from sparkctl.profiles.importers.import_report import ImportReport
+from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
+from sparkctl.profiles.importers.shell_parser import ShellWord
+
+PROGRAMS = ("docker", "podman", "nerdctl", "nvidia-docker")
+METADATA_COMMENT = "# sparkctl: "  # the comment in which an export says what a line of docker has no flag for
+_BARE = frozenset({
+    "detach", "interactive", "tty", "rm", "init", "privileged", "read-only", "no-healthcheck", "oom-kill-disable",
+    "publish-all", "sig-proxy", "disable-content-trust", "quiet", "help", "use-api-socket", "replace", "rmi", "tls-verify",
+})  # fmt: skip
+_VALUED = frozenset({
+    "add-host", "annotation", "attach", "blkio-weight", "blkio-weight-device", "cap-add", "cap-drop", "cgroup-parent",
+    "cgroupns", "cidfile", "cpu-count", "cpu-percent", "cpu-period", "cpu-quota", "cpu-rt-period", "cpu-rt-runtime",
+    "cpu-shares", "cpus", "cpuset-cpus", "cpuset-mems", "detach-keys", "device", "device-cgroup-rule",
+    "device-read-bps", "device-read-iops", "device-write-bps", "device-write-iops", "dns", "dns-opt", "dns-option",
+    "dns-search", "domainname", "entrypoint", "env", "env-file", "expose", "gpus", "group-add", "health-cmd",
+    "health-interval", "health-retries", "health-start-interval", "health-start-period", "health-timeout", "hostname",
+    "io-maxbandwidth", "io-maxiops", "ip", "ip6", "ipc", "isolation", "kernel-memory", "label", "label-file", "link",
+    "link-local-ip", "log-driver", "log-opt", "mac-address", "memory", "memory-reservation", "memory-swap",
+    "memory-swappiness", "mount", "name", "net", "net-alias", "network", "network-alias", "oom-score-adj", "pid",
+    "pids-limit", "platform", "publish", "pull", "restart", "runtime", "security-opt", "shm-size", "stop-signal",
+    "stop-timeout", "storage-opt", "sysctl", "tmpfs", "ulimit", "user", "userns", "uts", "volume", "volume-driver",
+    "volumes-from", "workdir",
+})  # fmt: skip
+_SHORT_BARE = {"d": "detach", "i": "interactive", "t": "tty", "P": "publish-all", "q": "quiet"}
+_SHORT_VALUED = {"e": "env", "v": "volume", "p": "publish", "l": "label", "u": "user", "w": "workdir", "m": "memory",
+                 "h": "hostname", "a": "attach", "c": "cpu-shares"}  # fmt: skip
+_IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:@-]*+[A-Za-z0-9._-]*+(?::[\w.-]++)?(?:@sha256:[0-9a-f]++)?")
+
+
+def has_docker_run(text: str) -> bool:
+    """Tell whether a text has a `docker run` in it."""
+    return (
+        re.search(
+            rf"(?<![\w.-])({'|'.join(PROGRAMS)})\s[^\n]{{0,200}}?\b(run|create)\b", shell_parser.clean_pasted_text(text)
+        )
+        is not None
+    )
+
+
+def import_docker_run(text: str, ledger: ImportReport, defined: Mapping[str, str]) -> ProfileDraft:
+    """Return the draft of the first `docker run` in a text. ``defined``: values of variables that it does not set.
+
+    Raises `InvalidInput` where there is none, or no image.
+    """
+    if len(text) > shell_parser.MAX_CHARS:
+        raise InvalidInput(f"a text of {len(text)} characters is no `docker run` line")
+    draft = ProfileDraft(SourceFormat.DOCKER, ledger, beside=find_metadata(text))
+    found: list[ShellWord] | None = None
+    unclosed: str | None = None
+    for command in shell_parser.parse_shell(text if draft.beside else shell_parser.clean_pasted_text(text), defined):
+        unclosed = command.unclosed
+        words = words_after_docker_run(command.words)
+        if words is not None and found is None:
+            if command.unclosed is not None:
+                raise InvalidInput(
+                    f"a quote is not closed: {command.unclosed}", "is the line cut off? Paste all of it, quotes and all"
+                )
+            found = words
+            for redirection in command.redirections:
+                ledger.add_unsupported(redirection, "what it prints is in `sparkctl logs`")
+        elif command.words and not _is_assignment(command):
+            _report_other_command(draft, command, second=words is not None)
+    if found is None and unclosed is not None:
+        raise InvalidInput(
+            f"a quote is not closed: {unclosed}", "what stands behind it, `docker run` too, is read as one text"
+        )
+    if found is None:
+        raise InvalidInput("there is no `docker run` in it", "paste the whole line, or name a file")
+    read_docker_run_words(draft, found)
+    return draft
+
+
+def _is_assignment(command: shell_parser.ShellCommand) -> bool:
+    words = command.words[1:] if command.words[0].text == "export" else command.words
+    return all(shell_parser.parse_assignment(word) for word in words)
+
+
+def find_metadata(text: str) -> str | None:
+    """Return what an export of ours wrote in a comment of its own."""
+    line = next((line for line in text.splitlines() if line.startswith(METADATA_COMMENT)), None)
+    return None if line is None else line.removeprefix(METADATA_COMMENT)
+
+
+def _report_other_command(draft: ProfileDraft, command: shell_parser.ShellCommand, *, second: bool) -> None:
+    line = " ".join(word.text for word in command.words)[:100]
+    why = "only the first `docker run` is read" if second else "only the `docker run` is read"
+    draft.ledger.add_unsupported(f"`{line}`", why)
+
+
+def words_after_docker_run(words: Sequence[ShellWord]) -> list[ShellWord] | None:
+    """Return what stands behind ``docker [container] run``, None for any other command."""
+    texts = [word.text for word in words]
+    for at, text in enumerate(texts[:8]):
+        if text.rpartition("/")[2] in PROGRAMS:
+            rest = texts[at + 1 : at + 7]
+            for step, verb in enumerate(rest):
+                if verb in ("run", "create"):
+                    return list(words[at + step + 2 :])
+                if verb in ("exec", "compose", "pull", "build", "stack", "service"):
+                    return None
+            return None
+        if not (text in ("sudo", "exec", "nohup", "time", "env") or text.startswith("-") or "=" in text):
+            return None
+    return None
+
+
+def read_docker_run_words(draft: ProfileDraft, words: list[ShellWord]) -> None:
+    """Take what stands behind ``docker run``: flags, image, command. Raises `InvalidInput` where there is no image."""
+    at = 0
+    unknown: list[tuple[str, str]] = []  # flags that docker's help does not know, and the word behind each
+    while at < len(words):
+        text = words[at].text
+        if text == "--":
+            at += 1
+            break
+        if not text.startswith("-") or text == "-":
+            break
+        at += _long(draft, words, at, unknown) if text.startswith("--") else _short(draft, words, at)
+    if at >= len(words):
+        raise InvalidInput("the `docker run` names no image", "is the line cut off? Lines go on behind a backslash")
+    image = resolve_defaults(words[at].text)
+    if image is None or words[at].unknown:
+        raise InvalidInput(f"the image {words[at].text} depends on a variable", "--define NAME=VALUE gives it")
+    draft.image = image
+    draft.ledger.add_mapped("IMAGE", "image")
+    rest = words[at + 1 :]
+    for word in rest:
+        for piece in word.unknown:
+            draft.ledger.add_unsupported(
+                piece, "only the shell it is run in knows what that is; it is written as it stands"
+            )
+    draft.words = [word.text for word in rest] or None
+    if draft.words:
+        draft.ledger.add_mapped("COMMAND", "command, args")
+
+
+def _long(draft: ProfileDraft, words: list[ShellWord], at: int, unknown: list[tuple[str, str]]) -> int:
+    """Take one ``--flag``; return how many words it is."""
+    name, equals, value = words[at].text[2:].partition("=")
+    if equals:
+        _apply(draft, name, value, words[at])
+        return 1
+    if name in _BARE:
+        _apply(draft, name, "true", words[at])
+        return 1
+    if name not in _VALUED and (at + 1 >= len(words) or not _takes_value(words, at)):
+        _apply(draft, name, "true", words[at])
+        return 1
+    if at + 1 >= len(words):
+        draft.ledger.add_unsupported(f"--{name}", "its value is missing")
+        return 1
+    _apply(draft, name, words[at + 1].text, words[at + 1])
+    return 2
+
+
+def _takes_value(words: list[ShellWord], at: int) -> bool:
+    """Guess whether a flag nobody knows has a value: not where an image would be lost by it."""
+    value = words[at + 1].text
+    if value.startswith("-"):
+        return False
+    behind = next((word.text for word in words[at + 2 :] if not word.text.startswith("-")), "")
+    looks = re.search(r"[/:]", value) is not None and _IMAGE.fullmatch(value) is not None
+    return not (looks and not re.search(r"[a-z0-9][/:][a-z0-9]", behind))
+
+
+def _short(draft: ProfileDraft, words: list[ShellWord], at: int) -> int:
+    """Take ``-it``, ``-p 80:80``, ``-eK=V`` and the like; return how many words it is."""
+    letters = words[at].text[1:]
+    for position, letter in enumerate(letters):
+        if letter in _SHORT_BARE:
+            _apply(draft, _SHORT_BARE[letter], "true", words[at], f"-{letter}")
+        elif letter in _SHORT_VALUED:
+            own = letters[position + 1 :].removeprefix("=")
+            if own:
+                _apply(draft, _SHORT_VALUED[letter], own, words[at], f"-{letter}")
+                return 1
+            if at + 1 >= len(words):
+                draft.ledger.add_unsupported(f"-{letter}", "its value is missing")
+                return 1
+            _apply(draft, _SHORT_VALUED[letter], words[at + 1].text, words[at + 1], f"-{letter}")
+            return 2
+        else:
+            draft.ledger.keep_extra(f"-{letters[position:]}", letters[position:], "docker run has no such flag")
+            return 1
+    return 1
+
+
+def _apply(draft: ProfileDraft, flag: str, value: str, word: ShellWord, shown: str | None = None) -> None:
+    key = shown or f"--{flag}"
+    if flag in ("env", "volume", "publish", "ulimit", "device", "cap-add", "security-opt", "mount", "label"):
+        key = f"{key} {value.partition('=')[0] if flag in ('env', 'label') else value}"
+    if word.unknown:
+        draft.ledger.add_unsupported(key, f"{word.unknown[0]} is known only to the shell it is run in")
+        return
+    if flag == "volume":
+        value = _home(value)
+    if flag == "mount":
+        value = ",".join(_home_of(part) for part in value.split(","))
+    docker_flags.apply_docker_flag(draft, flag, value, key)
+
+
+def _home(text: str) -> str:
+    return re.sub(r"^(\$\{HOME\}|\$\{HOME:-[^}]*\}|/home/\$\{USER\})(?=/|:|$)", "~", text)
+
+
+def _home_of(part: str) -> str:
+    name, equals, value = part.partition("=")
+    return f"{name}={_home(value)}" if equals else part

@@ -1,0 +1,243 @@
+"""From a filled draft to a `Profile`: the command taken apart, secrets out, what is at its default left unsaid."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from sparkctl.engines.command import find_shell_script
+from sparkctl.errors import InvalidInput
+from sparkctl.model.launch_plan import PhaseTimeouts
+from sparkctl.model.profile import ArgValue, ContainerOptions, JsonValue, ModelSpec, Profile, StartOptions
+from sparkctl.profiles.env_references import escape_references, has_references, resolve_defaults
+from sparkctl.profiles.importers import docker_flags, engine_command, naming, secret_references
+from sparkctl.profiles.importers.engine_command import EngineCommand
+from sparkctl.profiles.importers.profile_draft import ImportResult, ProfileDraft, SourceFormat
+from sparkctl.profiles.importers.script import sole_shell_script, unwrap_shell_command
+
+_PARALLEL = (
+    ("tensor-parallel-size", "tp", "tp-size"),
+    ("pipeline-parallel-size", "pp", "pp-size"),
+    ("data-parallel-size", "dp", "dp-size"),
+)
+_IMAGE = re.compile(r"[a-z0-9][a-zA-Z0-9._/:-]*(@sha256:[0-9a-f]{64})?")
+
+
+_LAUNCH = {
+    "vllm": ("vllm", "serve"),
+    "sglang": ("python", "-m", "sglang.launch_server"),
+    "llamacpp": ("llama-server",),
+    "trtllm": ("trtllm-serve",),
+}
+
+
+def build_imported_profile(draft: ProfileDraft, engines: Sequence[str], name: str | None = None) -> ImportResult:
+    """Return the profile. ``engines``: those there are; ``name``: instead of the one that the source suggests.
+
+    Raises `InvalidInput` where there is no image.
+    """
+    if not draft.image or not _IMAGE.fullmatch(draft.image):
+        raise InvalidInput(f"`{(draft.image or '')[:80]}` is not an image", "name one: registry/name:tag")
+    found = _parse_command(draft, engines)
+    entrypoint, command = _split_entrypoint(draft, found)
+    secret_references.replace_env_secrets(draft)
+    flags = secret_references.replace_flag_secrets(draft, found.flags)
+    if command is not None:
+        command = secret_references.replace_command_secrets(draft, command)
+    if draft.by_ranks and found.engine in ("vllm", "sglang"):
+        draft.nodes = min(8, max(draft.nodes, rank_count(flags)))
+    if draft.kind in (SourceFormat.SPARKRUN, SourceFormat.EUGR, SourceFormat.SERVICES) and draft.nodes > 1:
+        draft.ledger.remark(f"It is for {draft.nodes} Sparks.", "nodes")
+    profile = Profile(
+        name=naming.profile_name_from_text(name) or _name(draft, found),
+        engine=found.engine,
+        image=draft.image,
+        origin="",
+        shipped=False,
+        title=naming.shorten_title(draft.title),
+        model=ModelSpec(
+            found.model or draft.model, found.served_name, parameters=_parse_parameter_count(draft.parameters)
+        ),
+        nodes=draft.nodes,
+        port=found.port or draft.port or _published_port(draft),
+        command=command,
+        args=tuple(flags),
+        env=tuple(draft.env.items()),
+        env_file=draft.env_file,
+        mounts=tuple(draft.mounts),
+        container=ContainerOptions(
+            draft.container_name,
+            _gpus(draft, found.engine),
+            draft.shm_size,
+            draft.ipc,
+            draft.network,
+            entrypoint,
+            tuple(draft.ulimits.items()),
+            tuple(draft.devices),
+            tuple(_group_options(draft.options)),
+        ),
+        start=_start(draft, found),
+        stop_grace=30.0 if draft.stop_grace is None else draft.stop_grace,
+        notes="\n\n".join(draft.notes) or None,
+        source=draft.source,
+        extra=tuple(
+            (key, JsonValue(_text(secret_references.replace_data_secrets(value, key))))
+            for key, value in draft.ledger.extra.items()
+        ),
+    )
+    comments = tuple((remark.path, remark.text) for remark in draft.ledger.remarks if remark.path is not None)
+    return ImportResult(draft.kind, profile, draft.ledger, comments)
+
+
+def rank_count(flags: Sequence[tuple[str, ArgValue]]) -> int:
+    """Return how many GPUs the parallel sizes among the flags take."""
+    count = 1
+    for names in _PARALLEL:
+        sizes = [value for key, value in flags if key.lstrip("-") in names and isinstance(value, str)]
+        count *= int(sizes[-1]) if sizes and sizes[-1].isdigit() and 0 < int(sizes[-1]) <= 8 else 1
+    return count
+
+
+def _name(draft: ProfileDraft, found: EngineCommand) -> str:
+    if draft.engine is not None and draft.name is not None:
+        return draft.name  # it was a profile's before
+    names = (
+        naming.profile_name_from_text(draft.name),
+        naming.profile_name_from_text(draft.container_name),
+        naming.profile_name_from_model(found.model or draft.model),
+    )
+    return next(filter(None, (*names, naming.profile_name_from_image(draft.image))), "imported")
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _parse_command(draft: ProfileDraft, engines: Sequence[str]) -> EngineCommand:
+    """Read what is started: the entry point and the words behind it, out of the shell they may stand in."""
+    words = [*([escape_references(draft.entrypoint)] if draft.entrypoint else []), *(draft.words or [])]
+    plain = [resolve_defaults(word) for word in words]
+    script = sole_shell_script([word for word in plain if word is not None]) if None not in plain else None
+    if (
+        script is None
+        and len(words) == 3
+        and sole_shell_script([resolve_defaults(words[0]) or "", resolve_defaults(words[1]) or "", "x"])
+    ):
+        script = None  # its text depends on the operator's environment: it stays as it is
+        draft.ledger.remark("The script takes values from your shell; they are not filled in here.", "command")
+    if script is not None:
+        if draft.engine is None:
+            plain = [word.strip() if word == script else word for word in plain if word is not None]
+            script = script.strip()
+        bare = unwrap_shell_command(script, draft.env)
+        if bare.words is None:
+            shell = tuple(word for word in plain if word is not None)
+            found = engine_command.parse_script_command(script, shell, draft.engine_hint)
+            found.engine = draft.engine or found.engine
+            _note_script(draft)
+            return found
+        if bare.directory is not None:
+            docker_flags.apply_docker_flag(draft, "workdir", escape_references(bare.directory), f"cd {bare.directory}")
+        draft.env |= {key: value for key, value in bare.env if key not in draft.env}
+        words = [escape_references(word) for word in bare.words]
+    if script is None and (kept := _parse_kept_script(words, draft)) is not None:
+        return kept
+    found = engine_command.parse_engine_command(
+        words, draft.image or "", draft.engine_hint, engines, draft.engine, draft.model
+    )
+    is_said_again = found.engine in ("vllm", "sglang")  # anything else starts its command as it stands
+    if (
+        is_said_again
+        and not found.model
+        and found.command
+        and draft.model
+        and found.command[-1] == escape_references(draft.model)
+    ):
+        found.command, found.model = found.command[:-1], draft.model  # behind launch words of somebody's own
+    if found.engine not in engines:
+        found.engine = "container"
+    return found
+
+
+def _parse_kept_script(words: list[str], draft: ProfileDraft) -> EngineCommand | None:
+    """Read a shell that has an entry point before it, or flags behind its script; those are the script's own."""
+    for start in (0, 1):
+        heads = [resolve_defaults(word) or "" for word in words[start:]]
+        at = find_shell_script(heads)
+        if at is None:
+            continue
+        end = start + at + 1
+        flags = engine_command.parse_flags(words[end:])
+        if flags is None or any(has_references(word) for word in words[:end]):
+            return None  # its text depends on the operator's environment
+        found = engine_command.parse_script_command(
+            heads[at], tuple(resolve_defaults(word) or "" for word in words[:end]), draft.engine_hint
+        )
+        found.engine, found.flags = draft.engine or found.engine, flags
+        _note_script(draft)
+        return found
+    return None
+
+
+def _note_script(draft: ProfileDraft) -> None:
+    if draft.engine is None:  # an export of ours has said it once
+        draft.ledger.remark(
+            "The command stays a shell's script: what its engine is told is edited in it; `args` does not reach it.",
+            "command",
+        )
+
+
+def _split_entrypoint(draft: ProfileDraft, found: EngineCommand) -> tuple[str | None, tuple[str, ...] | None]:
+    """Return entry point and launch words: a replaced entry point is the first word of what is started."""
+    command = found.command
+    if command is not None:
+        command = tuple(resolve_defaults(word) or word for word in command)
+    if draft.entrypoint is None:
+        return None, command
+    if command is None:
+        command = _LAUNCH.get(found.engine, ())
+    if not command:
+        return draft.entrypoint, () if found.engine in engine_command.OWN else None
+    rest = command[1:]
+    return command[0], rest if rest or found.engine in engine_command.OWN else None
+
+
+def _published_port(draft: ProfileDraft) -> int | None:
+    """Return the first port that is published, as the container sees it."""
+    for option, value in draft.options:
+        inside = value.removesuffix("/tcp").rpartition(":")[2]
+        if option == "publish" and inside.isdigit() and 0 < int(inside) < 65536:
+            return int(inside)
+    return None
+
+
+def _gpus(draft: ProfileDraft, engine: str) -> str | None:
+    """Engines get all GPUs without a word; anything else only those it asks for."""
+    if draft.gpus == "all" and engine in engine_command.OWN:
+        return None
+    return draft.gpus
+
+
+def _group_options(options: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return options with those of one name together, as a file has them."""
+    names = dict.fromkeys(name for name, _ in options)
+    return [(name, value) for wanted in names for name, value in options if name == wanted]
+
+
+def _start(draft: ProfileDraft, found: EngineCommand) -> StartOptions:
+    timeouts = {key: value for key, value in draft.timeouts.items() if value > 0}
+    own = found.engine in engine_command.OWN
+    health = draft.health if draft.health is not None else None if own else found.health
+    if not own and health is None and draft.kind is not SourceFormat.CONTAINER:
+        draft.ledger.remark(
+            "It counts as ready as soon as it runs: start.ready_line or start.health would say more.", "engine"
+        )
+    return StartOptions(health=health, probe=draft.probe, prompt=draft.prompt, timeouts=PhaseTimeouts(**timeouts))
+
+
+def _parse_parameter_count(text: str | None) -> int | None:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMBTkmbt]?)", text or "")
+    if match is None:
+        return None
+    return round(float(match[1]) * {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}[match[2].lower()]) or None

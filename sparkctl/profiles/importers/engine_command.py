@@ -1,0 +1,393 @@
+"""From the words of a launch to engine, model, port and flags: what a profile says field by field."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sparkctl.model.profile import ArgValue, FlagValues, JsonValue
+from sparkctl.profiles.env_references import has_references, resolve_defaults
+
+_PYTHON = re.compile(r"python[0-9.]*")
+_NUMBER = re.compile(r"-(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e-?[0-9]+)?")
+_KEY = re.compile(r"-{0,2}[A-Za-z][A-Za-z0-9_.-]*")
+_PORT = re.compile(r"(?<![\w-])--port[ =]+(\d{1,5})(?!\d)")
+_NAMED = re.compile(r"(?<![\w-])--served-model-name[ =]+[\"']?([^\s\"'\\]+)")
+# vLLM's short flags, by the names its own help gives them.
+SHORT = {
+    "-tp": "tensor-parallel-size",
+    "-pp": "pipeline-parallel-size",
+    "-dp": "data-parallel-size",
+    "-dcp": "decode-context-parallel-size",
+    "-pcp": "prefill-context-parallel-size",
+    "-q": "quantization",
+}
+_SWITCHES = (
+    "--enable-",
+    "--disable-",
+    "--no-",
+    "--trust-",
+    "--enforce-",
+)  # flags that take no value, by their beginning
+_SGLANG_MODULE = "sglang.launch_server"
+_VLLM_MODULE = "vllm.entrypoints.openai.api_server"
+# Engines that are started by a word of their own, and what recipes call them.
+OWN = ("vllm", "sglang", "llamacpp", "trtllm")
+_STARTED_BY = {"llama-server": "llamacpp", "trtllm-serve": "trtllm"}
+_CALLED = {"llama-cpp": "llamacpp"}
+# llama-server's names for what a profile has fields for. `-hf` takes a repository of the hub, `-m` a file.
+_LLAMA_MODEL = {"m": False, "model": False, "hf": True, "hfr": True, "hf-repo": True}
+_HUB = re.compile(r"[\w.-]+/[\w.-]+(?::[\w.-]+)?")
+# Servers with no engine of their own here: the word that starts them, and the path that tells when they are ready.
+_OTHERS = {
+    "text-generation-launcher": "/health",
+    "ollama": "/",
+    "tritonserver": "/v2/health/ready",
+}
+_IMAGES = {"ollama/ollama": "/", "text-generation-inference": "/health"}
+
+
+@dataclass(slots=True)
+class EngineCommand:
+    """``command`` None: the engine's own launch words, else literal. ``flags`` in their order, in a profile's notation."""
+
+    engine: str
+    command: tuple[str, ...] | None = None
+    model: str | None = None
+    served_name: str | None = None
+    port: int | None = None
+    flags: list[tuple[str, ArgValue]] = field(default_factory=list)
+    health: str | None = None
+    program: str | None = None
+
+
+def parse_engine_command(
+    words: Sequence[str], image: str, hint: str | None, engines: Sequence[str], certain: str | None = None,
+    model: str | None = None,
+) -> EngineCommand:  # fmt: skip
+    """Return what ``words`` (in a profile's notation) start in ``image``.
+
+    ``hint``: the engine by the source's own word; ``engines``: those there are; ``certain``: the engine that it is;
+    ``model``: what the source says is served.
+    """
+    if certain is not None:
+        return _certain(words, certain)
+    found = (
+        _vllm(_model_first(words, model)) or _sglang(words) or _by_word(words) or _parse_known_server(words, engines)
+    )
+    if found is None and not (words and not words[0].startswith("-") and _is_program(words[0])):
+        found = _by_image(words, image, hint)
+    return found or _with_health(_parse_any_command(words), image)
+
+
+def _with_health(found: EngineCommand, image: str) -> EngineCommand:
+    """An image may be known by its name where its command says nothing."""
+    found.health = found.health or next((path for name, path in _IMAGES.items() if name in image), None)
+    return found
+
+
+def _model_first(words: Sequence[str], model: str | None) -> Sequence[str]:
+    """Return the words with the model right behind ``vllm serve``: it may stand behind flags that take no value."""
+    at = _find(words, "vllm", "serve")
+    if model is None or at is None or not any(word.startswith("-") for word in words[at + 2 : at + 3]):
+        return words
+    for position in range(at + 3, len(words)):
+        before = words[position - 1]
+        bare = not before.startswith("-") or "=" in before or before.startswith(_SWITCHES)
+        if words[position] == model and bare:
+            return [*words[: at + 2], model, *words[at + 2 : position], *words[position + 1 :]]
+    return words
+
+
+def _certain(words: Sequence[str], engine: str) -> EngineCommand:
+    """Read the words of an engine that is known, whatever its launch words are."""
+    if engine not in OWN:
+        return _parse_any_command(words)
+    found = {"vllm": _vllm, "sglang": _sglang}.get(engine, _by_word)(words)
+    if found is not None and found.engine == engine:
+        return found
+    first = _first_flag(words)
+    launch = tuple(words[:first])
+    return _served(EngineCommand(engine, launch), words[first:], launch, SHORT if engine == "vllm" else {})
+
+
+def parse_script_command(script: str, command: tuple[str, ...], hint: str | None) -> EngineCommand:
+    """Return what can be told of a launch that stays a shell's script."""
+    match = re.search(r"\bvllm serve\s+[\"']?([^\s\"'\\-][^\s\"'\\]*)", script)
+    path = re.search(r"--model(?:-path)?[ =]+[\"']?([^\s\"'\\]+)", script)
+    engine = "container"
+    if "vllm serve" in script or _VLLM_MODULE in script:
+        engine = "vllm"
+    elif _SGLANG_MODULE in script or "sglang serve" in script:
+        engine = "sglang"
+    elif started := next(
+        (one for word, one in _STARTED_BY.items() if re.search(rf"(?<![\w-]){word}(?![\w-])", script)), None
+    ):
+        engine = started
+    elif _CALLED.get(hint or "", hint) in OWN:
+        engine = _CALLED.get(hint or "", hint or "")
+    model = (match or path) and (match or path)[1]  # type: ignore[index]
+    port, name = _PORT.search(script), _NAMED.search(script)
+    number = int(port[1]) if port and 0 < int(port[1]) < 65536 else None
+    health = next(
+        (path for program, path in _OTHERS.items() if re.search(rf"(?<![\w-]){program}(?![\w-])", script)), None
+    )
+    return EngineCommand(engine, command, model, name[1] if name else None, number, health=health)
+
+
+def parse_flags(words: Sequence[str], aliases: dict[str, str] | None = None) -> list[tuple[str, ArgValue]] | None:
+    """Return words as flags with their values, None where they are something else.
+
+    A flag that stands twice becomes a list; what cannot be written back the same way is not flags.
+    """
+    found: dict[str, list[list[str]]] = {}
+    at = 0
+    while at < len(words):
+        name, equals, own = words[at].partition("=")
+        if not name.startswith("-") or not _KEY.fullmatch(name):
+            return None
+        values = [own] if equals else []
+        at += 1
+        while not equals and at < len(words) and not _is_flag(words[at]):
+            values.append(words[at])
+            at += 1
+        if equals and _is_flag(own):
+            return None
+        found.setdefault(_key(name, aliases or {}), []).append(values)
+    flags = [(key, _value(given)) for key, given in found.items()]
+    return None if any(value is None for _, value in flags) else [(k, v) for k, v in flags if v is not None]
+
+
+def _key(name: str, aliases: dict[str, str]) -> str:
+    if name in aliases:
+        return aliases[name]
+    bare = name.lstrip("-")
+    return bare if name == (f"-{bare}" if len(bare) == 1 else f"--{bare}") else name
+
+
+def _value(given: list[list[str]]) -> ArgValue | None:
+    if len(given) > 1:
+        return tuple(values[0] for values in given) if all(len(values) == 1 for values in given) else None
+    values = given[0]
+    if not values:
+        return True
+    if len(values) > 1:
+        return FlagValues(tuple(values))
+    return (None if has_references(values[0]) else parse_json_map(resolve_defaults(values[0]) or "")) or values[0]
+
+
+def parse_json_map(text: str) -> JsonValue | None:
+    """Return a JSON map as one, None for any other text, and for JSON that YAML would not give back the same."""
+    if not text.lstrip().startswith("{") or len(text) > 20_000:
+        return None
+    try:
+        value = json.loads(text, object_pairs_hook=_pairs)
+    except (ValueError, RecursionError):
+        return None
+    return JsonValue(text) if isinstance(value, dict) and _depth(value) <= 12 else None
+
+
+def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    if len(dict(pairs)) != len(pairs):
+        raise ValueError("a key stands twice")
+    return dict(pairs)
+
+
+def _depth(value: object) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max((_depth(one) for one in inner), default=0)
+
+
+def _is_flag(word: str) -> bool:
+    return word.startswith("-") and len(word) > 1 and not _NUMBER.fullmatch(word) and not word.startswith("- ")
+
+
+def _is_program(word: str) -> bool:
+    path = word.startswith("/") and ("/bin/" in word or word.endswith((".sh", ".py")))
+    return path or _PYTHON.fullmatch(word.rpartition("/")[2]) is not None
+
+
+def _find(words: Sequence[str], *names: str) -> int | None:
+    """Return where these words stand one after the other, the first also as a path."""
+    for at in range(len(words) - len(names) + 1):
+        first = words[at].rpartition("/")[2]
+        if (first, *words[at + 1 : at + len(names)]) == names:
+            return at
+        if words[at].startswith("-") and "=" not in words[at] and at == 0:
+            return None
+    return None
+
+
+def _module(words: Sequence[str], name: str) -> int | None:
+    """Return where ``-m NAME`` of a Python ends."""
+    for at in range(len(words) - 2):
+        if _PYTHON.fullmatch(words[at].rpartition("/")[2]) and "-m" in words[at + 1 : at + 4]:
+            minus = words.index("-m", at)
+            if words[minus + 1 : minus + 2] == [name] or tuple(words[minus + 1 : minus + 2]) == (name,):
+                return minus + 2
+    return None
+
+
+def _vllm(words: Sequence[str]) -> EngineCommand | None:
+    end = _launch_end(words, "vllm", _VLLM_MODULE)
+    if end is None:
+        return None
+    launch, rest = tuple(words[:end]), list(words[end:])
+    found = EngineCommand("vllm", None if launch == ("vllm", "serve") else launch)
+    return _served(found, _first(found, rest), launch, SHORT)
+
+
+def _sglang(words: Sequence[str]) -> EngineCommand | None:
+    end = _launch_end(words, "sglang", _SGLANG_MODULE)
+    if end is None:
+        return None
+    launch = tuple(words[:end])
+    found = EngineCommand("sglang", None if launch == ("python", "-m", _SGLANG_MODULE) else launch)
+    return _served(found, words[end:], launch, {})
+
+
+def _launch_end(words: Sequence[str], program: str, module: str) -> int | None:
+    """Return where the launch words end: ``PROGRAM serve``, or ``-m MODULE`` of a Python; None where they are neither."""
+    at = _find(words, program, "serve")
+    return _module(words, module) if at is None else at + 2
+
+
+def _is_vllm(launch: tuple[str, ...]) -> bool:
+    """Tell whether launch words are vLLM's own, an image's entry point among them: the model is said behind them again."""
+    return not launch or launch[-1] == _VLLM_MODULE or _find(launch, "vllm", "serve") == len(launch) - 2
+
+
+def _by_word(words: Sequence[str]) -> EngineCommand | None:
+    """Read llama-server or trtllm-serve, among the first words and perhaps as a path."""
+    for at, word in enumerate(words[:4]):
+        engine = _STARTED_BY.get(word.rpartition("/")[2])
+        if engine is None:
+            continue
+        end = at + 1 + (engine == "trtllm" and tuple(words[at + 1 : at + 2]) == ("serve",))
+        launch, rest = tuple(words[:end]), list(words[end:])
+        found = EngineCommand(engine, None if launch in (("llama-server",), ("trtllm-serve",)) else launch)
+        if engine == "trtllm":
+            if len(rest) > 2 and rest[0].startswith("-") and not any(word.startswith("-") for word in rest[-2:]):
+                rest = [rest[-1], *rest[:-1]]  # behind the last flag's value
+            if not rest or rest[0].startswith("-") or has_references(rest[0]):
+                return None  # its model is a word, and may stand anywhere
+            found.model, rest = resolve_defaults(rest[0]), rest[1:]
+        return _served(found, rest, launch, {})
+    return None
+
+
+def _by_image(words: Sequence[str], image: str, hint: str | None) -> EngineCommand | None:
+    """An image whose entry point is the engine: its words begin with a model or a flag."""
+    name = image.rpartition("@")[0] or image
+    engine = hint if hint in ("vllm", "sglang") else None
+    if engine is None:
+        engine = "vllm" if re.search(r"vllm[-_]openai|/vllm(?::|$)", name) and words else None
+        engine = "llamacpp" if re.search(r"/llama\.cpp:server", name) and words else engine
+    if engine is None:
+        return None
+    rest = list(words)
+    found = EngineCommand(engine, ())
+    rest = _first(found, rest) if engine == "vllm" else rest
+    return _served(found, rest, (), SHORT if engine == "vllm" else {})
+
+
+def _first(found: EngineCommand, rest: list[str]) -> list[str]:
+    """Take the model that `vllm serve` has as its first word; one from the operator's environment is only a flag's."""
+    if not rest or rest[0].startswith("-"):
+        return rest
+    if has_references(rest[0]):
+        return ["--model", *rest]
+    found.model = resolve_defaults(rest[0])
+    return rest[1:]
+
+
+def _served(
+    found: EngineCommand, rest: Sequence[str], launch: tuple[str, ...], aliases: dict[str, str]
+) -> EngineCommand:
+    """Take model, port and name out of an engine's flags; what sparkctl says itself is left to it."""
+    flags = parse_flags(rest, aliases)
+    if flags is None:
+        # Words that are not all flags can only be told as they stand; port and host are said again behind them.
+        words = (*launch, *([found.model] if found.model else []), *rest)
+        host = _after(rest, "--host")
+        return EngineCommand(found.engine, words, port=_number(rest, "--port"), flags=[("host", host)] if host else [])
+    names = {"sglang": ("model-path", "model"), "vllm": ("model",)}.get(found.engine, ())
+    called = (
+        ("alias", "a") if found.engine == "llamacpp" else ("served-model-name",) if found.engine != "trtllm" else ()
+    )
+    for key, value in flags:
+        plain = key.lstrip("-").replace("_", "-")
+        if found.engine == "llamacpp" and plain in _LLAMA_MODEL and isinstance(value, str) and found.model is None:
+            path = resolve_defaults(value)
+            is_on_hub = path is not None and _HUB.fullmatch(path) is not None and not path.endswith(".gguf")
+            if path is not None and is_on_hub is _LLAMA_MODEL[plain]:
+                found.model = path
+            else:
+                found.flags.append((key, value))
+        elif plain in names and isinstance(value, str) and found.model is None:
+            found.model = resolve_defaults(value)
+            if found.model is None or (found.engine == "vllm" and not _is_vllm(launch)):
+                found.flags.append((key, value))
+        elif plain == "port" and isinstance(value, str) and value.isdigit() and 0 < int(value) < 65536:
+            found.port = int(value)
+        elif plain == "host" and value == "0.0.0.0":  # noqa: S104
+            continue
+        elif plain in called and isinstance(value, str) and not has_references(value):
+            found.served_name = resolve_defaults(value)
+        else:
+            if plain in called and isinstance(value, FlagValues):
+                found.served_name = resolve_defaults(value.words[0])
+            found.flags.append((key, value))
+    return found
+
+
+def _parse_known_server(words: Sequence[str], engines: Sequence[str]) -> EngineCommand | None:
+    for program, health in _OTHERS.items():
+        if any(word.rpartition("/")[2] == program for word in words[:4]):
+            found = _parse_any_command(words)
+            found.health, found.program = health, program
+            return found
+    return None
+
+
+def _parse_any_command(words: Sequence[str]) -> EngineCommand:
+    """Any other command: its flags as args where they can be written so, else all of it as it stands."""
+    first = _first_flag(words)
+    rest = list(words[first:])
+    flags = parse_flags(rest)
+    found = EngineCommand("container", tuple(words[:first]) if flags is not None else tuple(words))
+    if not found.command:
+        found.command = None
+    found.flags = flags or []
+    found.port = _number(words, "--port")
+    found.model = resolve_defaults(_after(words, "--model", "-m", "-hf", "--hf-repo", "--model-path") or "") or None
+    found.served_name = resolve_defaults(_after(words, "--alias", "-a", "--served-model-name") or "") or None
+    return found
+
+
+def _first_flag(words: Sequence[str]) -> int:
+    """Return where the first flag of a command stands; ``-m NAME`` is how a Python program is called."""
+    first = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
+    is_python = first > 0 and _PYTHON.fullmatch(words[first - 1].rpartition("/")[2]) is not None
+    if is_python and list(words[first : first + 1]) == ["-m"]:
+        first += 2
+        first = next((at for at in range(first, len(words)) if words[at].startswith("-")), len(words))
+    return first
+
+
+def _number(words: Sequence[str], *names: str) -> int | None:
+    text = _after(words, *names)
+    return int(text) if text and text.isdigit() and 0 < int(text) < 65536 else None
+
+
+def _after(words: Sequence[str], *names: str) -> str | None:
+    for at, word in enumerate(words):
+        name, equals, own = word.partition("=")
+        if name in names:
+            if name == "-m" and at and _PYTHON.fullmatch(words[at - 1].rpartition("/")[2]):
+                continue
+            value = own if equals else words[at + 1] if at + 1 < len(words) else None
+            return None if value is None or value.startswith("-") else value
+    return None

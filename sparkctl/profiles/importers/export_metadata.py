@@ -1,0 +1,256 @@
+"""What a `docker run`, a compose file or a recipe has no word for, carried beside it as JSON by our own exports.
+
+A launch itself (image, command, environment, mounts) is always read from the form: what somebody edits there counts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from sparkctl.engines.command import find_shell_script
+from sparkctl.model.decode_step import RoutedExperts
+from sparkctl.model.launch_plan import GuardRule, PhaseTimeouts
+from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, ModelSpec, Profile, StartOptions
+from sparkctl.profiles.env_references import escape_references
+from sparkctl.profiles.importers import docker_flags, plain
+from sparkctl.profiles.importers.profile_draft import ImportResult, ProfileDraft, SourceFormat
+
+_PLAIN = (
+    "title",
+    "nodes",
+    "engine_version",
+    "expected_memory",
+    "floor_memory",
+    "draft_workspace",
+    "stop_grace",
+    "liveness",
+    "group",
+    "notes",
+    "source",
+)
+_FIGURES = ("weights", "active_parameters", "parameters", "draft_weights", "kv_per_token")
+_START = ("drop_caches", "ready_line", "health", "probe", "prompt", "expected")
+
+
+def metadata_to_json(profile: Profile, **more: object) -> str:
+    """Return what an import of the exported form could not find out again, as JSON of one line."""
+    model, rules, box = profile.model, profile.start, profile.container
+    limits, guard, experts = rules.timeouts, rules.guard, model.experts
+    said: dict[str, Any] = {"name": profile.name, "engine": profile.engine, "port": profile.port}
+    said |= {key: getattr(profile, key) for key in _PLAIN}
+    said["model"] = _said({key: getattr(model, key) for key in ("path", "served_name", *_FIGURES)}) | _said(
+        {"experts": experts and [experts.weights, experts.count, experts.per_token]}
+    )
+    said["start"] = _said({key: getattr(rules, key) for key in _START})
+    if limits != PhaseTimeouts():
+        said["start"]["timeouts"] = [limits.creating, limits.starting, limits.loading, limits.warming]
+    if guard != GuardRule():
+        said["start"]["guard"] = guard and [guard.floor, guard.cache_below, guard.limit]
+    said["container"] = _said({"name": box.name, "gpus": box.gpus, "network": box.network})
+    said["patched_flags"] = list(profile.patched_flags)
+    said["extra"] = [[key, kept.text] for key, kept in profile.extra]
+    return json.dumps(_said(said) | more, ensure_ascii=True, separators=(",", ":"))
+
+
+def _said(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value not in (None, [], {})}
+
+
+# --- and back ---
+
+_OF_RECIPES = ("mounts", "env", "env_file", "placeholders", "unsaid")  # only a sparkrun recipe has no word for these
+
+
+def read_metadata(draft: ProfileDraft) -> dict[str, Any] | None:
+    """Return the fields that stand beside a source, None where nothing does.
+
+    The ledger is told of every field: what is of another type than an export writes is left out. Nothing here is believed to
+    be the operator's own: anybody can write it.
+    """
+    if draft.beside is None:
+        return None
+    try:
+        said = json.loads(draft.beside)
+    except (ValueError, RecursionError) as error:
+        said = str(error)
+    if not isinstance(said, dict):
+        why = said if isinstance(said, str) else "it is no map"
+        draft.ledger.malformed(draft.beside_key, f"what an export of sparkctl wrote cannot be read: {why}")
+        return None
+    if not _TEXT.holds(said.get("engine")):
+        draft.ledger.malformed(draft.beside_key, "engine must be a text; without it the other fields are not used")
+        return None
+    form = {key: rule for key, rule in _FIELDS.items() if draft.kind is SourceFormat.SPARKRUN or key not in _OF_RECIPES}
+    return _check_fields(said, form, "", draft)
+
+
+class _FieldType:
+    """The type of a field: the words for it, and what tests a value."""
+
+    def __init__(self, words: str, holds: Callable[[Any], bool]) -> None:
+        self.words, self.holds = words, holds
+
+
+_TEXT = _FieldType("text", lambda value: isinstance(value, str) and not plain.UNWELCOME.search(value))
+_CALLED = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{1,63}")
+_NAME = _FieldType("a name", lambda value: isinstance(value, str) and _CALLED.fullmatch(value) is not None)
+_WHOLE = _FieldType("a whole number", lambda value: type(value) is int and 0 <= value < 1 << 62)
+_SECONDS = _FieldType("a number of seconds", lambda value: type(value) in (int, float) and 0 <= value < 1e9)
+_FLAG = _FieldType("true or false", lambda value: isinstance(value, bool))
+
+
+def _list_of(wanted: _FieldType, length: int | None = None) -> _FieldType:
+    return _FieldType(
+        f"a list of {wanted.words}",
+        lambda value: isinstance(value, list) and length in (None, len(value)) and all(map(wanted.holds, value)),
+    )
+
+
+def _choice(*words: str) -> _FieldType:
+    return _FieldType(" or ".join(words), lambda value: value in words and isinstance(value, str))
+
+
+def _is_guard(value: Any) -> bool:
+    """Tell a guard that is off from one with its floor, its limit of page cache and its end."""
+    if value is None:
+        return True
+    if not isinstance(value, list) or len(value) != 3:
+        return False
+    return (
+        _WHOLE.holds(value[0])
+        and (value[1] is None or _WHOLE.holds(value[1]))
+        and (value[2] is None or _SECONDS.holds(value[2]))
+    )
+
+
+def _is_extra(value: Any) -> bool:
+    if not _list_of(_TEXT, 2).holds(value):
+        return False
+    try:
+        json.loads(value[1])
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+_FIELDS: dict[str, Any] = {
+    "name": _NAME, "engine": _TEXT, "port": _FieldType("a port", lambda value: type(value) is int and 0 < value < 65536),
+    "title": _TEXT, "nodes": _FieldType("1 to 8", lambda value: type(value) is int and 0 < value < 9), "engine_version": _TEXT,
+    "expected_memory": _WHOLE, "floor_memory": _WHOLE, "draft_workspace": _choice("before-weights"), "stop_grace": _SECONDS,
+    "liveness": _choice("none"), "group": _NAME, "notes": _TEXT, "source": _TEXT, "patched_flags": _list_of(_TEXT),
+    "extra": _FieldType("a list of names with JSON", lambda value: isinstance(value, list) and all(map(_is_extra, value))),
+    "model": {"path": _TEXT, "served_name": _TEXT, **dict.fromkeys(_FIGURES, _WHOLE), "experts": _list_of(_WHOLE, 3)},
+    "start": {
+        "drop_caches": _FLAG, "ready_line": _TEXT, "health": _TEXT, "probe": _choice("completions", "chat", "none"),
+        "prompt": _TEXT, "expected": _SECONDS, "timeouts": _list_of(_SECONDS, 4),
+        "guard": _FieldType("null, or three numbers", _is_guard),
+    },
+    "container": {"name": _NAME, "gpus": _TEXT, "network": _TEXT},
+    "mounts": _list_of(_TEXT), "env": _FieldType("a list of pairs of text", _list_of(_list_of(_TEXT, 2)).holds), "env_file": _TEXT,
+    "placeholders": _FieldType(
+        "a map of texts", lambda value: isinstance(value, dict) and all(_TEXT.holds(one) for pair in value.items() for one in pair)
+    ),
+    "unsaid": _list_of(_choice("ipc", "shm_size")),
+}  # fmt: skip
+
+
+def _check_fields(said: dict[str, Any], form: dict[str, Any], above: str, draft: ProfileDraft) -> dict[str, Any]:
+    """Return the fields that are what an export writes."""
+    found: dict[str, Any] = {}
+    place = draft.ledger.locate(draft.beside_key)
+    for name, value in said.items():
+        field, rule = f"{above}{name}"[:80], form.get(name)
+        key = f"{draft.beside_key}: {field}"
+        if value is None and name != "guard":
+            continue
+        if rule is None:
+            draft.ledger.add_unsupported(key, f"{place}: exports of sparkctl as {draft.kind.value} write no such field")
+        elif isinstance(rule, dict) and isinstance(value, dict):
+            found[name] = _check_fields(value, rule, f"{field}.", draft)
+        elif isinstance(rule, dict) or not rule.holds(value):
+            words = "a map" if isinstance(rule, dict) else rule.words
+            draft.ledger.add_unsupported(key, f"{place}: {field} must be {words}")
+        else:
+            found[name] = value
+            if name not in ("mounts", "env", "env_file"):  # they pass the same checks as those of the form
+                draft.ledger.add_mapped(key, _PLACES.get(field, field))
+    return found
+
+
+_PLACES = {
+    "expected_memory": "memory.expected", "floor_memory": "memory.floor", "draft_workspace": "memory.draft_workspace",
+    "stop_grace": "stop.grace", "placeholders": "args", "unsaid": "container",
+}  # fmt: skip
+
+
+def complete(draft: ProfileDraft, fields: dict[str, Any]) -> None:
+    """Put into a draft what its form has no word for; variables and files go the way that those of the form go."""
+    draft.engine, draft.name = fields["engine"], fields.get("name", draft.name)
+    for name, text in fields.get("env", []):
+        if name not in draft.env:
+            docker_flags.apply_docker_flag(draft, "env", f"{name}={text}", f"{draft.beside_key}: env.{name}")
+    if "env_file" in fields and draft.env_file is None:
+        docker_flags.apply_docker_flag(
+            draft, "env-file", escape_references(fields["env_file"]), f"{draft.beside_key}: env_file"
+        )
+    if "mounts" in fields:
+        # The recipe's tool mounts a cache of its own accord; a profile that has none says so here. It adds none.
+        named = [mount.removesuffix(":rw") for mount in fields["mounts"]]
+        draft.mounts = [one for one in draft.mounts if one in named or draft.ledger.has("mounts", one)]
+        for lost in sorted(set(named) - set(draft.mounts)):
+            draft.ledger.add_unsupported(
+                f"{draft.beside_key}: mounts {lost}", "the recipe itself does not mount it: write it there"
+            )
+
+
+def restore_profile(imported: ImportResult, fields: dict[str, Any]) -> ImportResult:
+    """Return an import with the fields that its form has no word for."""
+    one, said = imported.profile, fields
+    model, box = said.get("model", {}), said.get("container", {})
+    # A container, or a shell with its script: the form does not say these by flags of the engine's.
+    own = one.engine == "container" or find_shell_script(one.command or ()) is not None
+    path, name, experts = model.get("path"), model.get("served_name"), model.get("experts")
+    if one.command and one.model.path is None and one.command[-1] == path and not own:
+        one = replace(one, command=one.command[:-1])  # launch words of somebody's own, with the model behind them
+    placeholders, unsaid = said.get("placeholders", {}), said.get("unsaid", [])
+    same: dict[str, Any] = {key: said.get(key) for key in _PLAIN} | {
+        "nodes": said.get("nodes", one.nodes), "stop_grace": float(said.get("stop_grace", one.stop_grace)),
+    }  # fmt: skip
+    profile = replace(
+        one, **same, patched_flags=tuple(said.get("patched_flags", [])),
+        port=said.get("port") if own else one.port,
+        args=tuple((key, _restore_references(value, placeholders)) for key, value in one.args),
+        model=ModelSpec(
+            path=path if own else one.model.path or path, served_name=name if own else one.model.served_name or name,
+            experts=RoutedExperts(*experts) if experts else None, **{key: model.get(key) for key in _FIGURES},
+        ),
+        container=replace(
+            one.container, name=box.get("name"), gpus=box.get("gpus"), network=box.get("network"),
+            ipc=None if "ipc" in unsaid else one.container.ipc,
+            shm_size=None if "shm_size" in unsaid else one.container.shm_size,
+        ),
+        start=_start(said.get("start", {})),
+        extra=tuple((key, JsonValue(text)) for key, text in said.get("extra", [])),
+    )  # fmt: skip
+    return replace(imported, profile=profile)
+
+
+def _start(rules: dict[str, Any]) -> StartOptions:
+    guard: GuardRule | None = GuardRule()
+    if "guard" in rules:
+        guard = GuardRule(*rules["guard"]) if rules["guard"] else None
+    same: dict[str, Any] = {key: rules.get(key) for key in _START} | {"drop_caches": rules.get("drop_caches", True)}
+    return StartOptions(timeouts=PhaseTimeouts(*rules.get("timeouts", [])), guard=guard, **same)
+
+
+def _restore_references(value: ArgValue, placeholders: dict[str, str]) -> ArgValue:
+    """Return a flag's value with the references that a recipe has only placeholders for."""
+    if isinstance(value, str):
+        return re.sub(r"\{([^{}]*)\}", lambda found: placeholders.get(found[1], found[0]), value)
+    if isinstance(value, FlagValues):
+        return FlagValues(tuple(str(_restore_references(word, placeholders)) for word in value.words))
+    return tuple(str(_restore_references(word, placeholders)) for word in value) if isinstance(value, tuple) else value

@@ -1,0 +1,136 @@
+"""One way in for every source: what it is, is seen from its text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from sparkctl.errors import InvalidInput
+from sparkctl.model.launch_plan import DockerRunSpec
+from sparkctl.profiles.importers import (
+    compose_file,
+    docker_run,
+    eugr_recipe,
+    export_metadata,
+    foreign_yaml,
+    import_policy,
+    services_recipe,
+    sparkrun_recipe,
+    systemd_unit,
+)
+from sparkctl.profiles.importers.container import draft_from_container
+from sparkctl.profiles.importers.draft_to_profile import build_imported_profile
+from sparkctl.profiles.importers.import_report import ImportReport, KeyOutcome
+from sparkctl.profiles.importers.profile_draft import ImportResult, ProfileDraft
+
+Lookup = Callable[[str], str | None]
+_EXPORT = (
+    "It claims to be an export of sparkctl. Anybody can write that, so the same is withheld as from any other source."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """What the operator says beside the source. ``lookup``: gives the text of a recipe that another one includes.
+
+    ``allow``: names of `policy.ALLOW_NAMES`, True for all; ``is_beside``: tells whether a file of this name lies beside the
+    source, and will lie beside the profile.
+    """
+
+    engines: Sequence[str]
+    name: str | None = None
+    service: str | None = None
+    allow: bool | Collection[str] = False
+    defined: Mapping[str, str] = field(default_factory=dict)
+    lookup: Lookup = lambda _: None
+    is_beside: Callable[[str], bool] = lambda _: False
+
+
+def import_text(text: str, origin: str, wishes: ImportOptions) -> ImportResult:
+    """Return the profile of a text. ``origin``: a file's name, or `pasted` and the like.
+
+    Raises `InvalidInput` with what is wrong and where.
+    """
+    if not text.strip():
+        raise InvalidInput(f"{origin}: there is nothing in it")
+    ledger = ImportReport(allow=wishes.allow)
+    ledger.locate = lambda key: _place(text, origin, key)
+    suffix = PurePath(origin).suffix.lower()
+    if suffix not in (".yaml", ".yml") and systemd_unit.is_unit_file(text):
+        draft = systemd_unit.import_systemd(text, ledger, wishes.defined)
+    elif suffix not in (".yaml", ".yml") and docker_run.has_docker_run(text) and not _has_keys(text):
+        draft = docker_run.import_docker_run(text, ledger, wishes.defined)
+    else:
+        draft = _import_yaml(text, origin, ledger, wishes)
+    draft.source = draft.source or _describe_source(draft, origin)
+    fields = export_metadata.read_metadata(draft)
+    if fields is None:
+        found = build_imported_profile(draft, wishes.engines, wishes.name or _name_from_file(draft, origin))
+    else:
+        export_metadata.complete(draft, fields)
+        found = export_metadata.restore_profile(build_imported_profile(draft, wishes.engines, wishes.name), fields)
+    found = import_policy.apply_policy(found, wishes.is_beside)
+    if fields is not None and ledger.keys_with(KeyOutcome.WITHHELD):
+        ledger.remark(_EXPORT)
+    return found
+
+
+def import_container(
+    run: DockerRunSpec, node: str, wishes: ImportOptions, beyond: Sequence[tuple[str, str]] = ()
+) -> ImportResult:
+    """Return the profile of a container; ``beyond``: what it was created with and no profile can say."""
+    draft = draft_from_container(run, ImportReport(allow=wishes.allow), beyond)
+    draft.source = f"The container {run.name} on {node}"
+    return import_policy.apply_policy(build_imported_profile(draft, wishes.engines, wishes.name), wishes.is_beside)
+
+
+def _place(text: str, origin: str, key: str) -> str:
+    """Return file and line of the first key of that name (the last word of a dotted one)."""
+    name = key if key.startswith("#") else re.split(r"[.: ]", key.strip())[-1]
+    found = re.search(rf"""(?:^|[\s{{,"'-]){re.escape(name)}["']?\s*:""", text, re.MULTILINE)
+    return origin if found is None else f"{origin}:{text.count(chr(10), 0, found.end()) + 1}"
+
+
+def _import_yaml(text: str, origin: str, ledger: ImportReport, wishes: ImportOptions) -> ProfileDraft:
+    data, mended = foreign_yaml.load_foreign_yaml(text, origin)
+    for remark in mended:
+        ledger.remark(f"{origin}: {remark}.")
+    if compose_file.is_compose_file(data):
+        written, _ = foreign_yaml.load_foreign_yaml(text, origin, as_written=True)
+        return compose_file.import_compose(written, ledger, wishes.service, wishes.defined)
+    if isinstance(data.get("services"), list):
+        return services_recipe.import_services(data, ledger, wishes.service, wishes.defined)
+    if data.get("schema") == 1 and "engine" in data:
+        raise InvalidInput(f"{origin}: this is a sparkctl profile already", f"sparkctl profiles check {origin}")
+    if not any(key in data for key in ("model", "container", "command", "include")):
+        known = ", ".join(list(data)[:6])
+        raise InvalidInput(
+            f"{origin}: this is no recipe: it has none of model, container, command (it has {known})",
+            "compose files, sparkrun and eugr recipes, and docker run lines can be imported",
+        )
+    if str(data.get("recipe_version", "")).strip() in ("1", "1.0") and "runtime" not in data:
+        return eugr_recipe.import_eugr(data, ledger, wishes.defined)
+    return sparkrun_recipe.import_sparkrun(data, ledger, wishes.defined, wishes.lookup)
+
+
+def _has_keys(text: str) -> bool:
+    """Tell a recipe whose command or notes name `docker run` from a pasted line."""
+    return re.search(r"^(recipe_version|services|model|container):", text, re.MULTILINE) is not None
+
+
+def _name_from_file(draft: ProfileDraft, origin: str) -> str | None:
+    """Recipes are called as their files are, where they do not say."""
+    if draft.kind.value in ("sparkrun", "eugr") and draft.name is None and "." in origin:
+        return PurePath(origin).stem
+    return None
+
+
+def _describe_source(draft: ProfileDraft, origin: str) -> str:
+    words = {
+        "docker": "A docker run line", "compose": "A compose file", "sparkrun": "A sparkrun recipe", "eugr": "An eugr recipe",
+        "services": "A recipe of services", "systemd": "A systemd unit",
+    }  # fmt: skip
+    name = PurePath(origin).name
+    return words[draft.kind.value] if name == origin and "." not in origin else f"{words[draft.kind.value]}: {name}"

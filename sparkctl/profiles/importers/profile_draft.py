@@ -1,0 +1,75 @@
+"""A profile in the making, as the readers of all formats fill it in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from sparkctl.model.profile import Profile
+from sparkctl.profiles.importers.import_report import ImportReport
+
+
+class SourceFormat(StrEnum):
+    """What was read."""
+
+    DOCKER = "docker"
+    COMPOSE = "compose"
+    SYSTEMD = "systemd"
+    SPARKRUN = "sparkrun"
+    EUGR = "eugr"
+    SERVICES = "services"
+    CONTAINER = "container"
+
+
+@dataclass(slots=True)
+class ProfileDraft:
+    """Texts are in a profile's notation (see `references`).
+
+    ``entrypoint`` and ``words`` are the command as Docker takes it; ``words`` None: the image's own. ``engine_hint`` is
+    what the source calls its engine.
+    """
+
+    kind: SourceFormat
+    ledger: ImportReport
+    name: str | None = None
+    title: str | None = None
+    image: str | None = None
+    engine_hint: str | None = None
+    model: str | None = None
+    parameters: str | None = None
+    nodes: int = 1
+    by_ranks: bool = False  # each rank is a node: a Spark has one GPU
+    port: int | None = None
+    entrypoint: str | None = None
+    words: list[str] | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    env_file: str | None = None
+    mounts: list[str] = field(default_factory=list)
+    gpus: str | None = None
+    shm_size: str | None = None
+    ipc: str | None = None
+    network: str | None = None
+    container_name: str | None = None
+    ulimits: dict[str, str] = field(default_factory=dict)
+    devices: list[str] = field(default_factory=list)
+    options: list[tuple[str, str]] = field(default_factory=list)
+    health: str | None = None
+    probe: str | None = None
+    prompt: str | None = None
+    timeouts: dict[str, float] = field(default_factory=dict)
+    stop_grace: float | None = None
+    notes: list[str] = field(default_factory=list)
+    source: str | None = None
+    engine: str | None = None  # known for certain
+    beside: str | None = None  # what an export of ours put beside the form, as JSON
+    beside_key: str = "# sparkctl"  # under which key of the form
+
+
+@dataclass(frozen=True, slots=True)
+class ImportResult:
+    """A profile, and what became of its source. ``comments``: field (dotted) to the words that stand beside it."""
+
+    kind: SourceFormat
+    profile: Profile
+    ledger: ImportReport
+    comments: tuple[tuple[str, str], ...] = ()

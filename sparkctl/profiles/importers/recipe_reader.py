@@ -1,0 +1,191 @@
+"""What eugr's recipes (v1) and sparkrun's (v2 and what grew out of it) have in common."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sparkctl.engines import recipe_names
+from sparkctl.errors import InvalidInput
+from sparkctl.profiles.env_references import escape_references
+from sparkctl.profiles.importers import docker_flags, plain, script
+from sparkctl.profiles.importers.braces import FilledText
+from sparkctl.profiles.importers.profile_draft import ProfileDraft
+
+Rule = Callable[["RecipeReader", str, Any], None]
+_BASH = ("bash", "-c")
+
+
+class RecipeReader:
+    """One recipe on its way into a draft. ``fill``: how its tool fills in placeholders."""
+
+    def __init__(
+        self, draft: ProfileDraft, data: dict[str, Any], fill: Callable[[str, Mapping[str, str]], FilledText]
+    ) -> None:
+        self.draft, self.data, self.ledger = draft, data, draft.ledger
+        self.fill_placeholders = fill
+        self.defaults: dict[str, Any] = {}
+        self.defined: Mapping[str, str] = {}
+        self.used_defaults: set[str] = set()  # defaults that something beside the command asks for
+        self.env: dict[str, str] = {}  # as a shell in the container sees it
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The placeholders' values; ``model`` is always one."""
+        found = {key: _said(value) for key, value in self.defaults.items() if value is not None} | dict(self.defined)
+        model = plain.scalar_text(self.data.get("model"))
+        return ({"model": model} if model else {}) | found
+
+    def take_defaults(self, defaults: Mapping[str, Any], defined: Mapping[str, str]) -> None:
+        """Read ``defaults``, and what the operator defines over them."""
+        self.defaults, self.defined = dict(defaults), defined
+
+    def take_env(self, pairs: Mapping[str, Any], key: str = "env") -> None:
+        """Read environment entries; their values are literal."""
+        for name, value in pairs.items():
+            text = plain.scalar_text(value)
+            if text is None:
+                self.ledger.add_unsupported(f"{key}.{name}", 'it has no value; write "" for an empty one')
+                continue
+            self.env[name] = text
+            docker_flags.apply_docker_flag(self.draft, "env", f"{name}={escape_references(text)}", f"{key}.{name}")
+
+    def take_command(self, command: str | None, engine: str | None, more: Mapping[str, str] | None = None) -> None:
+        """Fill in the command and take it apart; without one, the defaults are flags by the tool's own table (``more``:
+        what its tool knows beside sparkrun's)."""
+        if command is not None:
+            filled = self.fill_placeholders(command.strip(), self.values)
+            self._report_command(filled)
+            self._run(filled.text)
+            return
+        if engine not in recipe_names.launch_words:
+            self.ledger.remark(
+                "The recipe has no command, and no engine that it could be made for: write command: by hand."
+            )
+            self._report_unused_defaults(frozenset())
+            return
+        values, words = self.values, list(recipe_names.launch_words[engine])
+        used = {"model"}
+        for key, flag in (recipe_names.flags_by_recipe_key[engine] | dict(more or {})).items():
+            if key not in values:
+                continue
+            used.add(key)
+            if key in recipe_names.BOOLEAN_RECIPE_KEYS:
+                words += [flag] if plain.is_truthy(values[key]) else []
+            else:
+                words += [flag, values[key]]
+            self.ledger.add_mapped(f"defaults.{key}", flag.lstrip("-"))
+        if engine == "llama-cpp":
+            model = values.get("model", "")
+            words += ["-m" if model.startswith("/") or model.endswith(".gguf") else "-hf", model]
+        self.draft.words = [escape_references(values.get("model", "") if word == "{model}" else word) for word in words]
+        self._report_unused_defaults(frozenset(used))
+
+    def _report_command(self, filled: FilledText) -> None:
+        self.ledger.add_mapped("command", "command, args")
+        for name in filled.used:
+            self.ledger.add_mapped("model" if name == "model" else f"defaults.{name}", "command, args")
+        for name in filled.missing:
+            self.ledger.add_unsupported(
+                f"command {{{name}}}",
+                f"it has no default; it is written as it stands (--define {name}=VALUE gives it one)",
+            )
+        self._report_unused_defaults(frozenset(filled.used))
+
+    def _report_unused_defaults(self, used: frozenset[str]) -> None:
+        used = used | self.used_defaults
+        idle = {
+            key: value for key, value in self.defaults.items() if key not in used and not plain.is_empty_value(value)
+        }
+        for key, value in idle.items():
+            if key == "served_model_name" and self.draft.model is not None and self.data.get("command"):
+                continue  # said behind the command, see `take_name`
+            self.ledger.keep_extra(
+                f"defaults.{key}",
+                plain.to_json_data(value),
+                "nothing in the command asks for it"
+                if self.data.get("command")
+                else "its own tool makes no flag of it",
+                name=f"default {key}",
+            )
+        for key in set(self.defaults) - set(idle) - used:
+            self.ledger.add_mapped(f"defaults.{key}", "nothing: it is empty")
+
+    def _run(self, text: str) -> None:
+        """Put the command into the draft: as words where it is one command, else as a shell's script."""
+        found = script.unwrap_shell_command(text, {name: escape_references(value) for name, value in self.env.items()})
+        for name, value in found.env:
+            docker_flags.apply_docker_flag(self.draft, "env", f"{name}={value}", f"command {name}=")
+        if found.words is not None:
+            self.draft.words = [escape_references(word) for word in found.words]
+            return
+        self.draft.words = [*_BASH, escape_references(text)]
+        self.ledger.remark("The command is a script: its flags stay in it, and --set cannot change them.", "command")
+
+    def mount_hub_cache(self) -> None:
+        """Mount the node's cache of the hub, as the recipe's tool does, where the model comes from it."""
+        target = self.env.get("HF_HOME", recipe_names.HUB_TARGET)
+        model = self.draft.model or ""
+        if model.startswith(("/", "~", ".")) or not target.startswith("/"):
+            return
+        if not any(mount.split(":")[1] in (target, recipe_names.HUB_TARGET) for mount in self.draft.mounts):
+            self.draft.mounts.append(f"{recipe_names.HUB_CACHE}:{target}")
+
+    def take_image(self, key: str, engine: str | None, image: str | None) -> None:
+        """Take the image; where none is named, the one that the tool would take. Raises `InvalidInput`."""
+        if image:
+            filled = self.fill_placeholders(image, self.values)
+            self.used_defaults |= set(filled.used)
+            for name in filled.used:
+                self.ledger.add_mapped(f"defaults.{name}", "image")
+            self.draft.image = filled.text.strip()
+            self.ledger.add_mapped(key, "image")
+        elif engine in recipe_names.default_image:
+            self.draft.image = recipe_names.default_image[engine]
+            self.ledger.remark(f"The recipe names no image; {self.draft.image} is a guess.", "image")
+        else:
+            raise InvalidInput(
+                "the recipe names no image (container:), and its engine is none that an image is known for",
+                "sparkctl starts containers, no programs on the node itself; --define container=IMAGE names one",
+            )
+
+    def keep_extra(self, key: str, why: str | None = None) -> None:
+        """Keep a key of the recipe under ``extra:``."""
+        value = self.data.get(key)
+        if plain.is_empty_value(value):
+            self.ledger.add_mapped(key, "nothing: it is empty")
+        else:
+            self.ledger.keep_extra(key, plain.to_json_data(value), why)
+
+    def note_local_build(self, args: list[str]) -> None:
+        """Say of an image that only a build on the node makes how that is done, and what can be pulled instead."""
+        image = self.draft.image or ""
+        if not re.match(r"vllm-node(?![^-:@])", image):
+            return
+        flavour = next((f"-{word}" for word in ("tf5", "b12x") if word in f"{image} {' '.join(args)}"), "")
+        if "--pre-tf" in args or "--pre-transformers" in args:
+            flavour = "-tf5"
+        build = " ".join(["./build-and-copy.sh", "-t", image, *args])
+        self.ledger.remark(
+            f"{image} is no image to pull: eugr's build makes it on the node ({build}, in a checkout of "
+            f"eugr/spark-vllm-docker). Built every night and close to it: --set image={recipe_names.EUGR_NIGHTLY_IMAGE}{flavour}:latest",
+            "image",
+        )
+
+
+def _said(value: object) -> str:
+    """Return a value as Python's tools write it into a command."""
+    return str(value) if not isinstance(value, dict | list) else plain.compact_json(value)
+
+
+def note_mods(recipe: RecipeReader, mods: list[str]) -> None:
+    """Say what eugr's mods are and that they are not applied."""
+    if mods:
+        recipe.ledger.keep_extra("mods", mods, "sparkctl patches no container")
+        names = ", ".join(mod.removeprefix("mods/") for mod in mods)
+        recipe.ledger.remark(
+            f"The recipe wants mods that sparkctl does not apply: {names}. Each is a directory with a run.sh that its tool "
+            "runs in the container before the engine; bake them into an image of your own, or see whether it starts without.",
+            "extra.mods",
+        )

@@ -1,0 +1,129 @@
+"""Secrets are not written into a profile: a reference to the operator's own environment stands for each."""
+
+from __future__ import annotations
+
+import re
+
+from sparkctl.engines.command import find_shell_script
+from sparkctl.model.profile import ArgValue, FlagValues, JsonValue
+from sparkctl.model.secrets import contains_token, find_secret_arguments, find_secret_values, is_secret_name
+from sparkctl.profiles.env_references import REFERENCE_PATTERN, format_reference, resolve_defaults
+from sparkctl.profiles.importers.profile_draft import ProfileDraft
+
+
+def replace_env_secrets(draft: ProfileDraft) -> None:
+    """Replace every secret value among the environment entries."""
+    for name, value in draft.env.items():
+        if _is_secret(name, value):
+            draft.env[name] = format_reference(name)
+            _note_replacement(draft, f"env.{name}", name)
+        else:
+            draft.env[name] = _without_defaults(draft, f"env.{name}", name, value)
+
+
+def replace_flag_secrets(draft: ProfileDraft, found: list[tuple[str, ArgValue]]) -> list[tuple[str, ArgValue]]:
+    """Return flags with every secret value replaced."""
+    out: list[tuple[str, ArgValue]] = []
+    for key, value in found:
+        name = re.sub(r"[^A-Za-z0-9]+", "_", key.strip("-")).upper()
+        texts = value.words if isinstance(value, FlagValues) else value if isinstance(value, tuple) else (value,)
+        words = [text.text if isinstance(text, JsonValue) else text for text in texts if not isinstance(text, bool)]
+        if not any(_is_secret(key, word) for word in words):
+            out.append((key, _arg_without_defaults(draft, key, value)))
+            continue
+        kept = tuple(format_reference(name) if _is_secret(key, word) else word for word in words)
+        out.append(
+            (key, FlagValues(kept) if isinstance(value, FlagValues) else kept if isinstance(value, tuple) else kept[0])
+        )
+        _note_replacement(draft, f"args.{key}", name)
+    return out
+
+
+def replace_command_secrets(draft: ProfileDraft, command: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a command whose words are literal with its secrets taken from the container's environment, where a shell
+    can do so, else masked away."""
+    secrets = find_secret_arguments(command)
+    if not secrets:
+        return command
+    named = {secret: f"SECRET_{number}" for number, secret in enumerate(sorted(secrets, key=len, reverse=True), 1)}
+    out = []
+    script = find_shell_script(command)
+    for position, word in enumerate(command):
+        for secret, name in named.items():
+            if secret in word and position == script:
+                word = word.replace(secret, f"${{{name}}}")
+                draft.env[name] = format_reference(name)
+            elif secret in word:
+                word = word.replace(secret, "CHANGE-ME")
+        out.append(word)
+    for name in named.values():
+        _note_replacement(draft, "command", name)
+    return tuple(out)
+
+
+def replace_data_secrets(value: object, name: str = "") -> object:
+    """Return kept data without the secrets in it."""
+    if isinstance(value, dict):
+        return {key: replace_data_secrets(one, key) for key, one in value.items()}
+    if isinstance(value, list):
+        return [replace_data_secrets(one, name) for one in value]
+    if isinstance(value, str) and _is_secret(name or "_", value):
+        return format_reference(re.sub(r"[^A-Za-z0-9]+", "_", name or "SECRET").strip("_").upper() or "SECRET")
+    return value
+
+
+def _arg_without_defaults(draft: ProfileDraft, key: str, value: ArgValue) -> ArgValue:
+    if isinstance(value, bool | JsonValue):
+        return value
+    field = f"args.{key}"
+    if isinstance(value, FlagValues):
+        return FlagValues(tuple(_without_defaults(draft, field, key, word) for word in value.words))
+    if isinstance(value, tuple):
+        return tuple(_without_defaults(draft, field, key, word) for word in value)
+    return _without_defaults(draft, field, key, value)
+
+
+def _without_defaults(draft: ProfileDraft, field: str, name: str, text: str) -> str:
+    """Return a text whose references have no default that is a secret: ``${HF_TOKEN:-hf_...}`` is ``${HF_TOKEN}``."""
+
+    def plain(match: re.Match[str]) -> str:
+        variable, default = match["name"], match["default"]
+        if variable is None or not default or _is_dummy_secret(default):
+            return match[0]
+        if not (
+            is_secret_name(name)
+            or is_secret_name(variable)
+            or contains_token(default)
+            or find_secret_values([("_", default)])
+        ):
+            return match[0]
+        draft.ledger.remark(
+            f"The default of {variable} in {field} looked like a secret and is not written down: your environment has to set it.",
+            field,
+        )
+        return format_reference(variable)
+
+    return REFERENCE_PATTERN.sub(plain, text)
+
+
+def _is_secret(name: str, value: str) -> bool:
+    plain = REFERENCE_PATTERN.sub("", value)
+    if not plain.strip():
+        return False
+    default = any(match["default"] for match in REFERENCE_PATTERN.finditer(value) if match["name"])
+    if is_secret_name(name) and (plain != "" or default) and not _is_dummy_secret(plain):
+        return True
+    text = resolve_defaults(value) or plain
+    return contains_token(text) or bool(find_secret_values([("_", text)]) - {text[:0]})
+
+
+def _is_dummy_secret(text: str) -> bool:
+    """EMPTY and the like are what servers are told where there is no key."""
+    return text.strip().upper() in ("EMPTY", "NONE", "DUMMY", "NOT-NEEDED", "NULL", "TRUE", "FALSE", "0", "1")
+
+
+def _note_replacement(draft: ProfileDraft, field: str, name: str) -> None:
+    draft.ledger.remark(
+        f"The value of {field} looked like a secret and is not written down: it is taken from {name} in your environment.",
+        field,
+    )

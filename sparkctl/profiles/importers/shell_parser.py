@@ -1,0 +1,274 @@
+"""Reads pasted shell text into commands, as far as that is possible without running any of it. Pure and linear.
+
+What forums do to a line is undone first: prompts, code fences, curly quotes, dashes made long, blanks behind a backslash.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sparkctl.profiles.env_references import escape_references, format_reference, is_variable_name
+
+MAX_CHARS = 128 * 1024  # longer texts are read so far
+_TYPOGRAPHY = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " ", "\u200b": None,
+                             "\ufeff": None, "\u2028": "\n", "\u2029": "\n"})  # fmt: skip
+_DASH = re.compile(r"(?<![^\s])[\u2013\u2014](?=[A-Za-z])")
+_PROMPT = re.compile(r"^[ \t]*(?:[\w.-]+@[\w.-]+(?::[^\s$#]*)?[$#]|\$|>)[ \t]+", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n]*$", re.MULTILINE)
+_CONTINUED = re.compile(r"\\[ \t]+$", re.MULTILINE)
+_BACKTICKED = re.compile(r"[ \t]`[ \t]*$", re.MULTILINE)
+_OPERATORS = ("&&", "||", ";;", "|&", ";", "|", "&", "(", ")")
+_PARAMETER = re.compile(
+    r"\$(?:(?P<bare>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<how>:?[-=])(?P<default>[^{}$`\"']*)|:?[?][^{}]*)?\})",
+    re.ASCII,
+)
+_SPECIAL = re.compile(r"\$(?:[0-9@*#?$!-]|\{[^}]*\})")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "e": "\x1b"}
+
+
+@dataclass(frozen=True, slots=True)
+class ShellWord:
+    """``text`` in a profile's notation; ``unknown``: pieces that only a shell can tell, such as ``$(pwd)``."""
+
+    text: str
+    unknown: tuple[str, ...] = ()
+    quoted: bool = False
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(slots=True)
+class ShellCommand:
+    """One simple command. ``after``: the operator behind it, empty at the end of a line; ``unclosed``: how the quote begins
+    that is open where the text ends."""
+
+    words: list[ShellWord] = field(default_factory=list)
+    redirections: list[str] = field(default_factory=list)
+    after: str = ""
+    unclosed: str | None = None
+
+
+def clean_pasted_text(text: str) -> str:
+    """Return pasted text as it was before a forum, a chat or a terminal's prompt got into it."""
+    text = text[:MAX_CHARS].replace("\r\n", "\n").replace("\r", "\n").translate(_TYPOGRAPHY)
+    text = _FENCE.sub("", _DASH.sub("--", text))
+    text = _PROMPT.sub("", text)
+    text = _CONTINUED.sub(r"\\", text)
+    if _BACKTICKED.search(text) and text.count("`") == len(_BACKTICKED.findall(text)):
+        text = _BACKTICKED.sub(r" \\", text)  # PowerShell's way to go on in the next line
+    return re.sub(r"(?<!\\)\n(?=[ \t]*--?[A-Za-z])", r" \\\n", text)  # a flag never begins a command
+
+
+class _ShellReader:
+    def __init__(self, text: str, known: Mapping[str, str]) -> None:
+        self.text, self.at, self.known = text, 0, dict(known)
+        self.commands: list[ShellCommand] = []
+        self.command = ShellCommand()
+        self.parts: list[str] = []
+        self.unresolved: list[str] = []
+        self.in_word = self.quoted = False
+        self.redirecting: str | None = None
+
+    def read(self) -> list[ShellCommand]:
+        text = self.text
+        while self.at < len(text):
+            char = text[self.at]
+            if char == "\\":
+                self._backslash()
+            elif char in " \t":
+                self._end_word()
+                self.at += 1
+            elif char == "\n":
+                self._end_command("")
+                self.at += 1
+            elif char == "#" and not self.in_word:
+                end = text.find("\n", self.at)
+                self.at = len(text) if end < 0 else end
+            elif char == "'":
+                self._single()
+            elif char == '"':
+                self._double()
+            elif char in "$`":
+                self._dollar(quoted=False)
+            elif char in "<>":
+                self._redirection()
+            elif operator := next((one for one in _OPERATORS if text.startswith(one, self.at)), None):
+                self._end_command(operator)
+                self.at += len(operator)
+            else:
+                end = _plain_end(text, self.at)
+                self._put(escape_references(text[self.at : end]))
+                self.at = end
+        self._end_command("")
+        return self.commands
+
+    def _put(self, text: str) -> None:
+        self.in_word = True
+        self.parts.append(text)
+
+    def _backslash(self) -> None:
+        following = self.text[self.at + 1 : self.at + 2]
+        if following and following != "\n":
+            self._put(escape_references(following))
+        self.at += 2
+
+    def _single(self) -> None:
+        end = self.text.find("'", self.at + 1)
+        if end < 0:
+            end = len(self.text)
+            self._leave_open(self.at)
+        self._put(escape_references(self.text[self.at + 1 : end]))
+        self.quoted = True
+        self.at = end + 1
+
+    def _leave_open(self, start: int) -> None:
+        self.command.unclosed = self.text[start : start + 40].split("\n")[0]
+
+    def _double(self) -> None:
+        start = self.at
+        self.at += 1
+        self._put("")
+        self.quoted = True
+        while self.at < len(self.text) and self.text[self.at] != '"':
+            char = self.text[self.at]
+            if char == "\\":
+                following = self.text[self.at + 1 : self.at + 2]
+                if following != "\n":
+                    self._put(escape_references(following if following in '$`"\\' else char + following))
+                self.at += 2
+            elif char in "$`":
+                self._dollar(quoted=True)
+            else:
+                end = re.compile(r'[\\"$`]').search(self.text, self.at)
+                stop = end.start() if end else len(self.text)
+                self._put(escape_references(self.text[self.at : stop]))
+                self.at = stop
+        if self.at >= len(self.text):
+            self._leave_open(start)
+        self.at += 1
+
+    def _dollar(self, *, quoted: bool) -> None:
+        text = self.text
+        if text[self.at] == "`":
+            end = text.find("`", self.at + 1)
+            self._add_unresolved(text[self.at : len(text) if end < 0 else end + 1])
+        elif text.startswith("$(", self.at):
+            self._add_unresolved(text[self.at : _closing(text, self.at + 1)])
+        elif text.startswith("$'", self.at) and not quoted:
+            self._ansi()
+        elif match := _PARAMETER.match(text, self.at):
+            name = match["bare"] or match["name"]
+            self.at = match.end()
+            if name not in self.known:
+                self._put(format_reference(name, match["default"]))
+            elif quoted:
+                self._put(self.known[name])
+            else:
+                self._split(self.known[name])
+        elif match := _SPECIAL.match(text, self.at):
+            self._add_unresolved(match[0])
+        else:
+            self._put("$")
+            self.at += 1
+
+    def _split(self, value: str) -> None:
+        """Put a variable's value outside of quotes: blanks in it part words."""
+        for position, part in enumerate(re.split(r"[ \t\n]+", value)):
+            if position:
+                self._end_word()
+            if part:
+                self._put(part)
+
+    def _ansi(self) -> None:
+        end = self.at + 2
+        found = ""
+        while end < len(self.text) and self.text[end] != "'":
+            if self.text[end] == "\\" and end + 1 < len(self.text):
+                end += 1
+                found += _ESCAPES.get(self.text[end], "\\" + self.text[end])
+            else:
+                found += self.text[end]
+            end += 1
+        if end >= len(self.text):
+            self._leave_open(self.at)
+        self._put(escape_references(found))
+        self.quoted = True
+        self.at = end + 1
+
+    def _add_unresolved(self, piece: str) -> None:
+        self._put(escape_references(piece))
+        self.unresolved.append(piece)
+        self.at += max(1, len(piece))
+
+    def _redirection(self) -> None:
+        match = re.compile(r"<<<?-?|[<>]&[0-9-]?|>>|>\||[<>]").match(self.text, self.at)
+        assert match is not None
+        number = "".join(self.parts)
+        if self.in_word and number.isdigit() and not self.quoted:
+            self.parts, self.in_word = [], False
+        else:
+            number = ""
+            self._end_word()
+        self.at = match.end()
+        if match[0].startswith(("<&", ">&")):
+            self.command.redirections.append(number + match[0])
+        else:
+            self.redirecting = number + match[0]
+
+    def _end_word(self) -> None:
+        if not self.in_word:
+            return
+        word = ShellWord("".join(self.parts), tuple(self.unresolved), self.quoted)
+        if self.redirecting is not None:
+            self.command.redirections.append(f"{self.redirecting} {word.text}")
+            self.redirecting = None
+        else:
+            self.command.words.append(word)
+        self.parts, self.unresolved, self.in_word, self.quoted = [], [], False, False
+
+    def _end_command(self, operator: str) -> None:
+        self._end_word()
+        self.redirecting = None
+        if self.command.words or self.command.redirections:
+            self.command.after = operator
+            self._record_assignments(self.command)
+            self.commands.append(self.command)
+        elif self.commands and operator and not self.commands[-1].after:
+            self.commands[-1].after = operator
+        self.command = ShellCommand()
+
+    def _record_assignments(self, command: ShellCommand) -> None:
+        """Remember what a line sets for those below it."""
+        words = command.words[1:] if command.words and command.words[0].text in ("export", "declare") else command.words
+        pairs = [parse_assignment(word) for word in words]
+        if all(pairs):
+            self.known.update({pair[0]: pair[1] for pair in pairs if pair is not None})
+
+
+def parse_shell(text: str, known: Mapping[str, str] | None = None) -> list[ShellCommand]:
+    """Return the commands of a text; variables in ``known``, and those that the text sets above, are replaced."""
+    return _ShellReader(text[:MAX_CHARS], known or {}).read()
+
+
+def parse_assignment(word: ShellWord) -> tuple[str, str] | None:
+    """Return name and value of ``NAME=value``, None for any other word."""
+    name, equals, value = word.text.partition("=")
+    return (name, value) if equals and is_variable_name(name) and not word.unknown else None
+
+
+def _plain_end(text: str, start: int) -> int:
+    match = re.compile(r"[\s\\'\"$`<>;|&()]").search(text, start + 1)
+    return match.start() if match else len(text)
+
+
+def _closing(text: str, start: int) -> int:
+    """Return where the bracket that opens at ``start`` is closed, or the end of the text."""
+    depth = 0
+    for match in re.compile(r"[()]").finditer(text, start):
+        depth += 1 if match[0] == "(" else -1
+        if depth == 0:
+            return match.end()
+    return len(text)

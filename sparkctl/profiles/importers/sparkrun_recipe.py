@@ -1,0 +1,287 @@
+"""sparkrun's recipes (v2, the keys of 0.4.2) and what people made of them (v3, v4, keys of their own)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sparkctl.engines import recipe_names
+from sparkctl.profiles.env_references import escape_references
+from sparkctl.profiles.importers import braces, docker_flags, plain
+from sparkctl.profiles.importers.eugr_recipe import rank_count
+from sparkctl.profiles.importers.import_report import ImportReport
+from sparkctl.profiles.importers.include import apply_overrides, merge_included_recipes
+from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
+from sparkctl.profiles.importers.recipe_reader import RecipeReader, note_mods
+
+Lookup = Callable[[str], str | None]
+_CONFIG = re.compile(r"\{?\{(config|launch)\.([A-Za-z_]+)\}\}?")
+_KEPT = {
+    "runtime_version": "a profile's image says it",
+    "max_nodes": "a profile is for one number of nodes",
+    "mode": "how many nodes there are says it",
+    "containers": "a profile has one image",
+    "runtime_config": "settings of sparkrun's own launcher",
+    "benchmark": "sparkctl runs no benchmark from a profile",
+    "builder": "sparkctl builds no images",
+    "builder_config": "sparkctl builds no images",
+    "executor": "sparkctl runs containers by Docker",
+    "scheduler": "you say on which node",
+    "distribution_config": "sparkctl copies no weights",
+    "layout": "you say on which node",
+    "cluster_config": "you say on which node",
+    "runtime_cache": "mount the cache directory",
+    "capabilities": "not asked for",
+    "unsupported_capabilities": "not asked for",
+    "draft_model": "the command says it, where it is used",
+    "variants": "variants are profiles of their own: extends: this one",
+    "patches": "sparkctl patches no container",
+}
+_SILENT = ("sparkrun_version", "recipe_version", "min_sparkrun_version")
+_HOOKS = ("pre_exec", "post_exec", "post_commands")
+_METADATA = {"model_params": "parameters", "description": "title"}
+_EXECUTOR = {
+    "shm_size": "shm-size", "memory_limit": "memory", "devices": "device", "cap_add": "cap-add", "cap_drop": "cap-drop",
+    "security_opt": "security-opt", "auto_remove": "rm", "restart_policy": "restart", "labels": "label",
+    "ulimits": "ulimit", "volumes": "volume",
+}  # fmt: skip
+
+
+def import_sparkrun(
+    data: dict[str, Any], ledger: ImportReport, defined: Mapping[str, str], lookup: Lookup
+) -> ProfileDraft:
+    """Return the draft of a recipe. ``lookup`` gives the text of a recipe that ``include`` names, None where it is not
+    at hand. Raises `InvalidInput` where it names no image, or includes itself."""
+    data = merge_included_recipes(data, ledger, lookup)
+    draft = ProfileDraft(SourceFormat.SPARKRUN, ledger, name=plain.scalar_text(data.get("name")))
+    recipe = RecipeReader(draft, data, braces.fill_sparkrun_placeholders)
+    _nodes(recipe, defined)
+    data = apply_overrides(data, ledger, draft.nodes)
+    recipe.data = data
+    recipe.take_defaults(plain.as_mapping(data.get("defaults")), defined)
+    draft.model = plain.scalar_text(data.get("model"))
+    metadata = plain.as_mapping(data.get("metadata"))
+    draft.title = plain.scalar_text(data.get("description")) or plain.scalar_text(metadata.get("description"))
+    _launch(recipe, defined)
+    for key, value in data.items():
+        before = len(ledger.accounts)
+        if key in _RULES:
+            _RULES[key](recipe, key, value)
+        elif key in _HOOKS:
+            _note_hook(recipe, key, value)
+        elif key in _KEPT:
+            recipe.keep_extra(key, _KEPT[key])
+        elif key in _SILENT:
+            ledger.add_mapped(key, "nothing: how the recipe is read")
+        elif key not in _TAKEN:
+            recipe.keep_extra(key, "no key of sparkrun's recipes")
+        if len(ledger.accounts) == before and (
+            key in _RULES or (key in ("env", "defaults") and not isinstance(value, dict))
+        ):
+            ledger.malformed(key, f"{key} cannot be {plain.kind(value)}")
+    recipe.mount_hub_cache()
+    draft.ipc, draft.network = draft.ipc or "host", draft.network or "host"
+    draft.shm_size, draft.gpus = draft.shm_size or "10.24gb", draft.gpus or "all"
+    return draft
+
+
+_TAKEN = ("model", "command", "container", "runtime", "defaults", "env", "min_nodes", "solo_only", "cluster_only", "include",
+          "overrides")  # fmt: skip
+
+
+def _launch(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
+    """Read model, environment, command and image; the ledger is told of each by its key."""
+    data, draft, ledger = recipe.data, recipe.draft, recipe.ledger
+    command = plain.scalar_text(data.get("command"))
+    said = plain.scalar_text(data.get("runtime"))
+    image = defined.get("container") or plain.scalar_text(data.get("container"))
+    engine = recipe_names.detect_engine(said, command, image)
+    draft.engine_hint = engine
+    if draft.model:
+        ledger.add_mapped("model", "model.path")
+    if said is not None:
+        ledger.add_mapped("runtime", "engine")
+    recipe.take_env(
+        {name: _fill_config_reference(recipe, value) for name, value in plain.as_mapping(data.get("env")).items()}
+    )
+    recipe.take_image("container", engine, image)
+    recipe.take_command(command, engine)
+    _served_name(recipe, command, engine)
+
+
+def _served_name(recipe: RecipeReader, command: str | None, engine: str | None) -> None:
+    """A served name among the defaults is said behind a command that does not say it."""
+    name = recipe.values.get("served_model_name")
+    flag = "--alias" if engine == "llama-cpp" else "--served-model-name"
+    words = recipe.draft.words
+    if name is None or command is None or words is None or any(flag in word for word in words):
+        return
+    if words[:1] == ["bash"]:
+        words[-1] = f"{words[-1].rstrip()} {flag} {escape_references(name)}"
+    else:
+        words += [flag, *(escape_references(word) for word in name.split())]
+    recipe.ledger.add_mapped("defaults.served_model_name", flag.lstrip("-"))
+
+
+def _fill_config_reference(recipe: RecipeReader, value: object) -> object:
+    """``{config.NAME}`` in an environment entry is a default's value; what `sparkrun` knows only at launch stays."""
+    if not isinstance(value, str):
+        return value
+
+    def put(match: re.Match[str]) -> str:
+        if match[0].startswith("{{") and match[0].endswith("}}"):
+            return match[0][1:-1]
+        if match[1] == "config" and match[2] in recipe.values:
+            return recipe.values[match[2]]
+        if match[0] == "{launch.num_nodes}":
+            return str(recipe.draft.nodes)
+        recipe.ledger.add_unsupported(
+            f"env {match[0]}", "only sparkrun's launcher knows it; it is written as it stands"
+        )
+        return match[0]
+
+    return _CONFIG.sub(put, value)
+
+
+def _nodes(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
+    data, ledger = recipe.data, recipe.ledger
+    recipe.take_defaults(plain.as_mapping(data.get("defaults")), defined)
+    count = plain.whole_number(data.get("min_nodes")) or 1
+    if plain.is_truthy(data.get("cluster_only")):
+        count = max(2, count)
+    if plain.is_truthy(data.get("solo_only")) or plain.whole_number(data.get("max_nodes")) == 1:
+        count = 1
+    elif recipe_names.detect_engine(
+        plain.scalar_text(data.get("runtime")), plain.scalar_text(data.get("command")), None
+    ) in (
+        "vllm",
+        "sglang",
+        "trtllm",
+    ):
+        count = max(count, rank_count(recipe))  # one GPU a Spark: each rank is a node
+        recipe.draft.by_ranks = True
+    recipe.draft.nodes = max(1, min(count, 8))
+    for key in ("min_nodes", "solo_only", "cluster_only"):
+        if key in data:
+            ledger.add_mapped(key, "nodes")
+
+
+def _note_hook(recipe: RecipeReader, key: str, value: object) -> None:
+    if plain.is_empty_value(value):
+        recipe.ledger.add_mapped(key, "nothing: it is empty")
+    elif recipe.ledger.check_permission(key, "hooks", "it runs commands of the recipe's author"):
+        recipe.keep_extra(key, "sparkctl runs no hooks: what they do has to be in the image")
+
+
+def _metadata(recipe: RecipeReader, key: str, value: object) -> None:
+    rest = plain.as_mapping(value)
+    if not rest and not plain.is_empty_value(value):
+        recipe.keep_extra(key)
+        return
+    if (count := plain.scalar_text(rest.get("model_params"))) and re.fullmatch(
+        r"[0-9]+(\.[0-9]+)?\s*[KMBTkmbt]?", count
+    ):
+        recipe.draft.parameters = count
+        recipe.ledger.add_mapped("metadata.model_params", "model.parameters")
+        del rest["model_params"]
+    if plain.scalar_text(rest.get("description")) and rest["description"] == recipe.draft.title:
+        recipe.ledger.add_mapped("metadata.description", "title")
+        del rest["description"]
+    if "sparkctl" in rest:
+        recipe.draft.beside, recipe.draft.beside_key = plain.scalar_text(rest.pop("sparkctl")) or "", f"{key}.sparkctl"
+    if rest:
+        recipe.ledger.keep_extra("metadata", plain.to_json_data(rest), "what the author says of it")
+
+
+def _read_executor(recipe: RecipeReader, key: str, value: object) -> None:
+    for name, one in plain.as_mapping(value).items():
+        flag = _EXECUTOR.get(name, name.replace("_", "-"))
+        if (isinstance(one, bool) and not one) or plain.is_empty_value(one):
+            recipe.ledger.add_mapped(f"{key}.{name}", "nothing: it is off")
+            continue
+        values = (
+            one if isinstance(one, list) else list(plain.as_mapping(one).items()) if isinstance(one, dict) else [one]
+        )
+        for each in values:
+            text = (
+                f"{each[0]}={plain.scalar_text(each[1])}" if isinstance(each, tuple) else plain.scalar_text(each) or ""
+            )
+            docker_flags.apply_docker_flag(recipe.draft, flag, escape_references(text), f"{key}.{name}")
+
+
+def _volumes(recipe: RecipeReader, key: str, value: object) -> None:
+    """sparkrun itself does not know ``volumes``; people write them all the same, and mean them."""
+    pairs = (
+        [f"{a}:{plain.scalar_text(b)}" for a, b in value.items()]
+        if isinstance(value, dict)
+        else plain.scalar_texts(value)
+    )
+    for text in pairs:
+        docker_flags.apply_docker_flag(
+            recipe.draft,
+            "volume",
+            escape_references(recipe.fill_placeholders(text, recipe.values).text),
+            f"{key} {text}",
+        )
+
+
+def _readiness(recipe: RecipeReader, key: str, value: object) -> None:
+    draft, ledger = recipe.draft, recipe.ledger
+    for name, one in plain.as_mapping(value).items():
+        path, number = f"{key}.{name}", plain.whole_number(one)
+        phase = {"port_timeout_s": "loading", "health_timeout_s": "warming"}.get(name)
+        if phase and number is not None and number > 0:
+            draft.timeouts[phase] = float(number)
+            ledger.add_mapped(path, f"start.timeouts.{phase}")
+        elif name == "inference":
+            draft.probe = draft.probe if plain.is_truthy(one) else "none"
+            ledger.add_mapped(path, "start.probe")
+        elif name == "inference_style" and plain.scalar_text(one) in ("chat", "completions", "auto"):
+            draft.probe = None if one == "auto" else draft.probe or str(one)
+            ledger.add_mapped(path, "start.probe")
+        elif name == "inference_prompt" and plain.scalar_text(one):
+            draft.prompt = plain.scalar_text(one)
+            ledger.add_mapped(path, "start.prompt")
+        else:
+            ledger.add_unsupported(path, "sparkctl has no such limit of its own")
+
+
+def _note_mapped(recipe: RecipeReader, key: str, value: object) -> None:
+    recipe.ledger.add_mapped(key, {"name": "name", "description": "title"}[key])
+
+
+def _mods(recipe: RecipeReader, key: str, value: object) -> None:
+    mods = plain.scalar_texts(value) if isinstance(value, list | str) else []
+    note_mods(recipe, mods)
+    if not mods:
+        recipe.keep_extra(key)
+
+
+def _build_args(recipe: RecipeReader, key: str, value: object) -> None:
+    recipe.keep_extra(key, "how eugr's build makes the image")
+    recipe.note_local_build(plain.scalar_texts(value))
+
+
+def _revision(recipe: RecipeReader, key: str, value: object) -> None:
+    text, words = plain.scalar_text(value), recipe.draft.words
+    if text and words and words[:1] != ["bash"] and recipe.draft.engine_hint in ("vllm", "sglang"):
+        if not any(word.startswith("--revision") for word in words):
+            words += ["--revision", escape_references(text)]
+        recipe.ledger.add_mapped(key, "args.revision")
+    else:
+        recipe.keep_extra(key, "no flag of this engine says it")
+
+
+def _note_auto_stop(recipe: RecipeReader, key: str, value: object) -> None:
+    if plain.is_truthy(value):
+        recipe.ledger.add_unsupported(key, "what sparkctl starts stays until it is stopped")
+    else:
+        recipe.ledger.add_mapped(key, "nothing: it is off")
+
+
+_RULES: dict[str, Callable[[RecipeReader, str, Any], None]] = {
+    "metadata": _metadata, "executor_config": _read_executor, "volumes": _volumes, "readiness": _readiness,
+    "name": _note_mapped, "description": _note_mapped, "mods": _mods, "build_args": _build_args,
+    "model_revision": _revision, "stop_after_post": _note_auto_stop,
+}  # fmt: skip

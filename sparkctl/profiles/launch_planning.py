@@ -1,0 +1,200 @@
+"""From a profile and a node to a `LaunchPlan`. Pure, apart from reading the profile's ``env_file``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+
+from sparkctl import __version__
+from sparkctl.engines.base import Engine, Rank
+from sparkctl.errors import InvalidInput
+from sparkctl.model import per_step
+from sparkctl.model.launch_plan import ContainerLabel, GuardRule, LaunchPlan, Mount, ReadinessRule, node_port
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.profile import Profile
+from sparkctl.profiles.environment import find_engine_secrets, resolve_engine_args, resolve_engine_env
+from sparkctl.profiles.file_issues import quote_source
+
+SERVER_KEYS = ("VLLM_API_KEY", "LLAMA_API_KEY")  # environment entries by which a server demands a key of its clients
+_INFINIBAND = "/dev/infiniband"
+NONE = "none"  # written in a profile where the engine's own default is not wanted
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlacement:
+    """Where one rank of several stands. ``env``: what its libraries are told of the way to the others; ``has_devices``:
+    RDMA can be given to its container. ``nodes``: where all of them stand, the head first; ``run``: a name for this start."""
+
+    rank: Rank
+    nodes: tuple[NodeName, ...]
+    run: str
+    env: tuple[tuple[str, str], ...] = ()
+    has_devices: bool = False
+
+
+def build_launch_plan(
+    profile: Profile,
+    node: Node,
+    *,
+    home: str,
+    operator: str,
+    environ: Mapping[str, str],
+    engine: Engine,
+    instance: str | None = None,
+    place: RankPlacement | None = None,
+) -> LaunchPlan:
+    """Return the launch of ``profile`` on ``node``; with ``place`` that of one rank of several.
+
+    ``home`` is the node user's home there, ``operator`` whoever starts it (for the label), ``environ`` the operator's
+    environment, ``instance`` the label that tells containers apart (the profile's name unless given).
+    Raises `InvalidInput` for an unset ``${VAR}``, an unreadable env_file, or a mount that means nothing on the node.
+    """
+    box, rules = profile.container, profile.start
+    instance = instance or profile.name
+    port = profile.port or engine.defaults.port
+    env = resolve_engine_env(profile, environ)
+    secrets = find_engine_secrets(profile, environ)
+    profile = replace(profile, args=resolve_engine_args(profile, environ))
+    ready = build_readiness_rule(profile, engine)
+    network = box.network or default_network(port, box.options)
+    command = engine.build_command(profile)
+    step = per_step.encode_label(per_step.build_decode_step_spec(profile.model, engine.read_decoding_settings(command)))
+    made = LaunchPlan(
+        node=node.name, instance=instance, profile=profile.name, profile_hash=profile.digest, engine=profile.engine,
+        container_name=container_name(profile), image=profile.image, entrypoint=box.entrypoint, command=command, env=env,
+        mounts=tuple(resolve_mount(text, home) for text in profile.mounts), gpus=choose_or_default(box.gpus, engine.defaults.gpus),
+        shm_size=box.shm_size, ipc=box.ipc, network=network, ulimits=box.ulimits, devices=box.devices, options=box.options,
+        labels=_labels(profile, instance, operator, node_port(port, network, box.options), ready, step),
+        port=port, served_model=profile.model.served_name or profile.model.path,
+        api_key=engine.api_key(profile) or next((value for name, value in env if name in SERVER_KEYS), None),
+        ready=ready, timeouts=rules.timeouts, drop_caches=rules.drop_caches, stop_grace=profile.stop_grace,
+        expected_memory=profile.expected_memory, floor_memory=profile.floor_memory, guard=build_guard_rule(profile),
+        secrets=secrets, engine_version=profile.engine_version,
+    )  # fmt: skip
+    return made if place is None else _apply_rank_placement(made, place, engine, home)
+
+
+def _apply_rank_placement(made: LaunchPlan, place: RankPlacement, engine: Engine, home: str) -> LaunchPlan:
+    """Return the launch of one rank. What the profile sets of itself goes before what is found out about the way.
+
+    A worker answers nobody: it has no port, and is as ready as its process lives; the head's readiness is the model's.
+    """
+    if made.network not in (None, "host"):
+        raise InvalidInput(
+            f"container.network is {made.network}, and the ranks of a model meet on the Sparks' own addresses",
+            "set container.network: host, or leave it out",
+        )
+    rank, own = place.rank, {name for name, _ in made.env}
+    devices = (_INFINIBAND,) if place.has_devices and _INFINIBAND not in made.devices else ()
+    memlock = () if any(name == "memlock" for name, _ in made.ulimits) else (("memlock", "-1"),)
+    placed = replace(
+        made,
+        command=engine.build_rank_command(made.command, rank),
+        env=(*((name, value) for name, value in place.env if name not in own), *made.env),
+        mounts=(*made.mounts, *(resolve_mount(text, home) for text in engine.ssh_key_mounts(rank))),
+        devices=(*made.devices, *devices),
+        ulimits=(*made.ulimits, *memlock),
+        ipc=made.ipc or "host",
+        network="host",
+        rank=rank.index,
+        ranks=rank.count,
+        labels=(
+            *made.labels,
+            (ContainerLabel.RANK, f"{rank.index}/{rank.count}"),
+            (ContainerLabel.NODES, ",".join(place.nodes)),
+            (ContainerLabel.RUN, place.run),
+        ),
+    )
+    if rank.is_head:
+        return placed
+    silent = ReadinessRule(None, None, "none")
+    labels = tuple((name, _rule(silent) if name == ContainerLabel.READY else value) for name, value in placed.labels)
+    return replace(
+        placed,
+        port=None,
+        ready=silent,
+        labels=tuple(pair for pair in labels if pair[0] not in (ContainerLabel.PORT, ContainerLabel.LIVENESS)),
+    )
+
+
+def container_name(profile: Profile) -> str:
+    """Return the container's name: ``<engine>-<profile>`` unless the profile names it."""
+    return profile.container.name or f"{profile.engine}-{profile.name}"
+
+
+def build_readiness_rule(profile: Profile, engine: Engine) -> ReadinessRule:
+    """Return when this profile counts as ready: the engine's own rule, as far as the profile does not say otherwise."""
+    rules, own = profile.start, engine.defaults
+    prompt = {} if rules.prompt is None else {"prompt": rules.prompt}
+    return ReadinessRule(
+        line=choose_or_default(rules.ready_line, own.ready_line),
+        health=choose_or_default(rules.health, own.health),
+        probe=rules.probe or own.probe,
+        **prompt,
+    )
+
+
+def build_guard_rule(profile: Profile) -> GuardRule | None:
+    """Return how this start is guarded, None where it is not. A profile that leaves the page cache alone means it."""
+    rules = profile.start
+    if rules.guard is None:
+        return None
+    limits = rules.timeouts
+    phases = limits.creating + limits.starting + limits.loading + limits.warming
+    cache = rules.guard.cache_below if rules.drop_caches or rules.guard.cache_below is not None else 0
+    return replace(rules.guard, cache_below=cache, limit=rules.guard.limit or phases)
+
+
+def resolve_mount(text: str, home: str) -> Mount:
+    """Return a profile's mount on a node where the user's home is ``home``."""
+    source, target, *mode = text.split(":")
+    if source == "~" or source.startswith("~/"):
+        if not home.startswith("/"):
+            raise InvalidInput(f"the node's home directory is not known, and the mount {quote_source(text)} needs it")
+        source = home.rstrip("/") + source[1:] or "/"
+    elif "/" in source and not source.startswith("/"):
+        raise InvalidInput(f"mounts: {quote_source(text)}: the source is a path on the node: begin it with / or ~/")
+    return Mount(source, target, read_only=mode == ["ro"])
+
+
+def default_network(port: int | None, options: tuple[tuple[str, str], ...]) -> str | None:
+    """A server that publishes nothing is meant to be reached: it gets the host's network, as every Spark recipe does."""
+    published = any(name == "publish" for name, _ in options)
+    return "host" if port is not None and not published else None
+
+
+def choose_or_default(own: str | None, default: str | None) -> str | None:
+    """Return the profile's own choice, else the default; ``none`` is a choice."""
+    chosen = default if own is None else own
+    return None if chosen == NONE else chosen
+
+
+def _labels(
+    profile: Profile, instance: str, operator: str, port: int | None, ready: ReadinessRule, step: str | None
+) -> tuple[tuple[str, str], ...]:
+    labels = [
+        (ContainerLabel.PROFILE, profile.name),
+        (ContainerLabel.HASH, profile.digest),
+        (ContainerLabel.INSTANCE, instance),
+        (ContainerLabel.ENGINE, profile.engine),
+        (ContainerLabel.OPERATOR, operator),
+        (ContainerLabel.READY, _rule(ready)),
+        (ContainerLabel.GRACE, f"{profile.stop_grace:g}"),
+        (ContainerLabel.VERSION, __version__),
+    ]
+    if profile.liveness is not None:
+        labels.append((ContainerLabel.LIVENESS, profile.liveness))
+    if profile.group is not None:
+        labels.append((ContainerLabel.GROUP, profile.group))
+    if port is not None:
+        labels.insert(5, (ContainerLabel.PORT, str(port)))
+    if profile.expected_memory is not None:
+        labels.append((ContainerLabel.EXPECTED, str(profile.expected_memory)))
+    if step is not None:
+        labels.append((ContainerLabel.PER_STEP, step))
+    return tuple(labels)
+
+
+def _rule(ready: ReadinessRule) -> str:
+    return json.dumps(asdict(ready), ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,109 @@
+"""From a launch and what was found of its model on the node to what the rules are asked about. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sparkctl.engines.command_flags import CommandFlags
+from sparkctl.engines.flags.model import parse_version
+from sparkctl.engines.kv_cache import parse_kv_layout
+from sparkctl.engines.memory_estimate import DraftWorkspace, EstimateInput
+from sparkctl.engines.model_weights import WeightsSize, map_path_to_node, measure_weights
+from sparkctl.model.checkpoint import CheckpointFiles
+from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.profile import Profile
+
+_VERSION = re.compile(r"(?<![\d.])(\d+\.\d+(?:\.\d+)?)")
+_WITH_MODELS = ("sglang", "vllm", "llamacpp", "trtllm")
+
+
+def find_model_paths(profile: Profile, plan: LaunchPlan) -> tuple[str | None, str | None]:
+    """Return the model and the draft model that a launch names, as paths in the container or hub ids."""
+    if profile.engine not in _WITH_MODELS:
+        return None, None
+    words = CommandFlags(plan.command)
+    named = words.get_value("model-path", "model", "m") or words.get_served_model() or profile.model.path
+    draft = words.get_value(
+        "speculative-draft-model-path", "speculative-draft-model", "model-draft", "md", "spec-model"
+    )
+    more = words.get_json("speculative-config", "sc").get("model")
+    return named or None, draft or (more if isinstance(more, str) else None)
+
+
+def list_checkpoint_paths(profile: Profile, plan: LaunchPlan) -> tuple[str, ...]:
+    """Return where on the node its files should lie, as far as the mounts tell."""
+    found = (map_path_to_node(one, plan) for one in find_model_paths(profile, plan))
+    return tuple(dict.fromkeys(one for one in found if one is not None))
+
+
+def find_missing_checkpoint(profile: Profile, plan: LaunchPlan, found: Sequence[CheckpointFiles]) -> str | None:
+    """Return where the model should lie on the node, if it was looked for there and no weights are there.
+
+    Of a model by its name on the hub this is not said: the engine fetches what is not there.
+    """
+    named = find_model_paths(profile, plan)[0] or ""
+    where = map_path_to_node(named, plan) if named.startswith("/") else None
+    return where if any(one.place == where and one.is_there is not None and not one.files for one in found) else None
+
+
+def build_estimate_input(
+    profile: Profile,
+    plan: LaunchPlan,
+    found: Sequence[CheckpointFiles],
+    workspace: DraftWorkspace = DraftWorkspace.UNKNOWN,
+) -> EstimateInput:
+    """Return what the rules need. ``found``: what lies in `places` on the node."""
+    by_place = {one.place: one for one in found}
+    main, draft = find_model_paths(profile, plan)
+    own = by_place.get(map_path_to_node(main, plan) or "")
+    is_asked = draft is not None and draft != main
+    drafts = by_place.get(map_path_to_node(draft, plan) or "") if is_asked else None
+    told = profile.model
+    return EstimateInput(
+        engine=profile.engine,
+        words=CommandFlags(plan.command),
+        weights=measure_weights(own, told.weights),
+        draft=_draft(drafts, told.draft_weights) if is_asked else None,
+        layout=parse_kv_layout(own.config) if own is not None else None,
+        per_token=told.kv_per_token,
+        version=parse_engine_version(profile),
+        ranks=count_weight_shards(profile, CommandFlags(plan.command)),
+        expected=profile.expected_memory,
+        workspace=DraftWorkspace.TAKEN if profile.draft_workspace is not None else workspace,
+        cpu_cache=None if plan.gpus else dict(plan.env).get("VLLM_CPU_KVCACHE_SPACE"),
+    )
+
+
+_TENSOR = ("tensor-parallel-size", "tp", "tp-size")
+_PIPELINE = ("pipeline-parallel-size", "pp", "pp-size")
+
+
+def count_weight_shards(profile: Profile, words: CommandFlags) -> int:
+    """Return among how many Sparks, of a GPU each, the weights are divided: what the flags say, else the profile's nodes."""
+    tensor, pipeline = words.get_count(*_TENSOR), words.get_count(*_PIPELINE)
+    if tensor is None and pipeline is None:
+        return profile.nodes
+    return max(1, tensor or 1) * max(1, pipeline or 1)
+
+
+def count_nodes(profile: Profile, plan: LaunchPlan) -> int:
+    """Return how many Sparks a launch is for."""
+    return (
+        max(profile.nodes, count_weight_shards(profile, CommandFlags(plan.command)))
+        if profile.engine in _WITH_MODELS
+        else profile.nodes
+    )
+
+
+def _draft(found: CheckpointFiles | None, told: int | None) -> WeightsSize:
+    return measure_weights(found, told, "model.draft_weights")
+
+
+def parse_engine_version(profile: Profile) -> tuple[int, ...]:
+    """Return the engine's version as the profile or the image's tag has it, an empty one where neither does."""
+    if profile.engine_version:
+        return parse_version(profile.engine_version)
+    _, colon, tag = profile.image.partition("@")[0].rpartition("/")[2].partition(":")
+    found = _VERSION.findall(tag) if colon else []
+    return parse_version(max(found, key=lambda one: one.count("."))) if found else ()

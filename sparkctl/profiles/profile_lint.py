@@ -1,0 +1,185 @@
+"""Checking a profile whole: the faults of its file, and what its engine's flag catalogue and known traps say, each with its
+place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparkctl import engines
+from sparkctl.engines import flag_catalogue, flag_check
+from sparkctl.engines.flag_catalogue import CatalogueChoice, CatalogueMatch
+from sparkctl.engines.lint.model import FieldPath, LintFix, LintMessage, LintRule, LintSeverity
+from sparkctl.model.profile import Profile
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.secrets import find_secret_arguments, find_secret_values, list_secret_spellings, redact
+from sparkctl.profiles.environment import find_engine_secrets
+from sparkctl.profiles.file_issues import FileIssue, FilePosition
+
+if TYPE_CHECKING:
+    from sparkctl.profiles.library import ProfileLibrary
+    from sparkctl.profiles.yaml_reader import YamlValue
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One thing to be said of a file, in its place. ``setting``: the ``field=value`` that mends it for one start."""
+
+    place: FilePosition
+    level: LintSeverity
+    kind: LintRule
+    message: str
+    setting: str | None = None
+    change: LintFix | None = None
+
+    def __str__(self) -> str:
+        mends = f" (--set {self.setting})" if self.setting else ""
+        return redact(sanitize_line(f"{self.place}: {self.level}[{self.kind}]: {self.message}{mends}"))
+
+
+@dataclass(frozen=True, slots=True)
+class StartWarning:
+    """What to say before a start. ``setting``: the ``field=value`` that mends it; ``instead``: profiles to start in its place."""
+
+    message: str
+    setting: str | None = None
+    instead: tuple[str, ...] = ()
+
+    def format_remedy(self, again: str) -> str | None:
+        """Return what to do about it, None where nothing is known; ``again`` is the command that starts the profile."""
+        ways = [] if self.setting is None else [f"{again} --set {self.setting}"]
+        ways += [f"start {' or '.join(self.instead)} in its place"] if self.instead else []
+        return ", or ".join(ways) or None
+
+
+@dataclass(frozen=True, slots=True)
+class LintResult:
+    """``held``: the catalogue that decided, None for an engine without one and for a file that is no profile."""
+
+    path: Path
+    diagnostics: tuple[Diagnostic, ...]
+    held: CatalogueChoice | None = None
+
+    def of(self, level: LintSeverity) -> tuple[Diagnostic, ...]:
+        """Return those of one level."""
+        return tuple(one for one in self.diagnostics if one.level is level)
+
+
+def lint_profile_file(library: ProfileLibrary, path: Path, version: str | None = None) -> LintResult:
+    """Return everything that is to be said of a profile's file, from top to bottom.
+
+    ``version``: hold it against the flags of this version of its engine instead of the image's. Raises `InvalidInput` for a
+    file that cannot be read.
+    """
+    from sparkctl.profiles.file_issues import InvalidFile
+
+    try:
+        profile, tree = library.load_with_positions(path)
+    except InvalidFile as error:
+        return LintResult(path, tuple(_faulty(fault) for fault in error.faults))
+    chosen = flag_catalogue.choose_catalogue(profile.engine, profile.image, profile.engine_version, version)
+    secrets = _secrets(profile)
+    found = [_placed(one, tree, secrets) for one in lint_profile(profile, chosen)]
+    if chosen is not None and chosen.basis is not CatalogueMatch.EXACT:
+        found.append(_placed(_inexact(profile, chosen), tree, secrets))
+    return LintResult(path, _in_order(found), chosen)
+
+
+def lint_profile(profile: Profile, chosen: CatalogueChoice | None = None) -> tuple[LintMessage, ...]:
+    """Return what is to be said of a profile's flags; nothing for an engine without a catalogue."""
+    chosen = chosen or flag_catalogue.choose_catalogue(profile.engine, profile.image, profile.engine_version)
+    if chosen is None:
+        return ()
+    return flag_check.check_flags(
+        profile,
+        engines.load_engine(profile.engine),
+        chosen.catalogue,
+        flag_catalogue.load_other_versions(chosen.catalogue),
+        tuple(
+            (engines.load_engine(one.engine).title, one) for one in flag_catalogue.load_other_engines(profile.engine)
+        ),
+        is_certain=chosen.basis is CatalogueMatch.EXACT,
+    )
+
+
+def list_start_warnings(profile: Profile, library: ProfileLibrary | None = None) -> tuple[StartWarning, ...]:
+    """Return what to say before a start: each error and warning, with the ways out that there are.
+
+    ``library``: where to look for variants of the profile that have no such trap.
+    """
+    secrets = _secrets(profile)
+    found = [one for one in lint_profile(profile) if one.level is not LintSeverity.INFO]
+    has_trap = any(one.kind is LintRule.KNOWN_TRAP for one in found)
+    others = _ways_around(profile, library) if library is not None and has_trap else ()
+    return tuple(
+        StartWarning(
+            redact(sanitize_line(one.message), secrets), one.setting, others if one.kind is LintRule.KNOWN_TRAP else ()
+        )
+        for one in found
+    )
+
+
+def _ways_around(profile: Profile, library: ProfileLibrary) -> tuple[str, ...]:
+    """Return the profiles that extend this one, for as many nodes, and have no known trap."""
+    found = [library.load_entry(name).profile for name in library.list_variants(profile.name)]
+    return tuple(one.name for one in found if one and one.nodes == profile.nodes and not _has_trap(one))
+
+
+def _has_trap(profile: Profile) -> bool:
+    return any(one.kind is LintRule.KNOWN_TRAP for one in lint_profile(profile))
+
+
+def _inexact(profile: Profile, chosen: CatalogueChoice) -> LintMessage:
+    """Say by which version the flags were judged, where it is not the one that runs."""
+    used, title = chosen.catalogue.version, engines.load_engine(profile.engine).title
+    if chosen.basis is CatalogueMatch.NEAREST:
+        message = f"the flags of {title} {chosen.version} are not known here: held against those of {used}, the nearest"
+        return LintMessage(LintRule.ENGINE_VERSION, LintSeverity.INFO, ("image",), message, on_key=False)
+    message = (
+        f"the image's tag does not tell the version of {title}: held against the flags of {used}, the newest known; "
+        "say engine_version: to be sure"
+    )
+    return LintMessage(LintRule.ENGINE_VERSION, LintSeverity.INFO, ("image",), message, on_key=False)
+
+
+def _placed(one: LintMessage, tree: YamlValue, secrets: frozenset[str]) -> Diagnostic:
+    return Diagnostic(
+        _place(one.where, tree, on_key=one.on_key),
+        one.level,
+        one.kind,
+        redact(sanitize_line(one.message), secrets),
+        one.setting,
+        one.change,
+    )
+
+
+def _secrets(profile: Profile) -> frozenset[str]:
+    """Return what must not be repeated of a profile: one flag's secret may stand in another's value."""
+    given = [(one.word, value) for one in flag_check.collect_profile_flags(profile) for value in one.values]
+    return (
+        list_secret_spellings(find_engine_secrets(profile, {}))
+        | find_secret_values([*profile.env, *given])
+        | find_secret_arguments(profile.command or ())
+    )
+
+
+def _place(where: FieldPath, tree: YamlValue, *, on_key: bool) -> FilePosition:
+    from sparkctl.profiles import yaml_reader
+
+    return yaml_reader.find_position(tree, where, key=on_key)
+
+
+def _faulty(fault: FileIssue) -> Diagnostic:
+    return Diagnostic(fault.place, LintSeverity.ERROR, LintRule.PROFILE, fault.message)
+
+
+def _in_order(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Return them file by file as they came, from top to bottom in each, the worst first where they stand in one place."""
+    files = {one.place.file: index for index, one in reversed(list(enumerate(found)))}
+    levels = list(LintSeverity)
+
+    def order(one: Diagnostic) -> tuple[int, int, int, int]:
+        return files[one.place.file], one.place.line or 0, one.place.column or 0, levels.index(one.level)
+
+    return tuple(sorted(dict.fromkeys(found), key=order))

@@ -1,0 +1,120 @@
+"""A profile without the secrets that stand in it: as text for a reader, and as YAML to be kept. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
+from sparkctl.model.scrub import Redactor
+from sparkctl.model.secrets import (
+    MASK,
+    find_secret_arguments,
+    find_secret_values,
+    is_secret_name,
+    list_secret_spellings,
+    redact_word,
+    redact_words,
+)
+from sparkctl.profiles.environment import find_engine_secrets
+from sparkctl.profiles.field_types import VARIABLE_PATTERN
+
+
+def find_profile_secrets(profile: Profile) -> frozenset[str]:
+    """Return the secrets that stand in the profile itself: literal values, and what a ``${VAR:-default}`` falls to."""
+    literal = [(name, VARIABLE_PATTERN.sub("", value)) for name, value in (*profile.env, *profile.container.options)]
+    for key, value in profile.args:
+        literal += [(key, VARIABLE_PATTERN.sub("", text)) for text in _texts(value)]
+        literal += [(key, default) for text in _texts(value) for default in _defaults(text)]
+    literal += [(name, default) for name, value in profile.env for default in _defaults(value)]
+    literal += [(key, kept.text) for key, kept in profile.extra]
+    return (
+        find_secret_values(literal)
+        | find_secret_arguments(profile.command or ())
+        | list_secret_spellings(find_engine_secrets(profile, {}))
+    )
+
+
+def redact_value(text: str, own: frozenset[str], *, secret: bool) -> str:
+    """Return a value: a reference to the operator's environment is no secret; a value in the file is."""
+    told, end = "", 0
+    for match in VARIABLE_PATTERN.finditer(text):
+        told += _literal(text[end : match.start()], own, secret=secret) + _reference(match, own, secret=secret)
+        end = match.end()
+    return told + _literal(text[end:], own, secret=secret)
+
+
+def render_redacted_yaml(profile: Profile) -> str:
+    """Return the profile as YAML, with what ``extends`` and ``--set`` brought in and without its secrets."""
+    from sparkctl.profiles.yaml_writer import render_profile_yaml
+
+    own = find_profile_secrets(profile)
+    box, scrub = profile.container, Redactor(own)
+
+    def words(texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(redact_word(text, own) for text in texts)
+
+    masked = replace(
+        profile,
+        env=tuple((name, redact_value(value, own, secret=is_secret_name(name))) for name, value in profile.env),
+        args=tuple((key, _arg(key, value, own)) for key, value in profile.args),
+        command=None if profile.command is None else redact_words(profile.command, own),
+        mounts=words(profile.mounts),
+        container=replace(
+            box,
+            options=tuple((name, redact_value(value, own, secret=is_secret_name(name))) for name, value in box.options),
+            entrypoint=None if box.entrypoint is None else redact_word(box.entrypoint, own),
+        ),
+        notes=None if profile.notes is None else scrub.redact_text(profile.notes),
+        source=None if profile.source is None else scrub.redact_text(profile.source),
+        extra=(),  # kept for nothing but to be written back; what it holds is not known here
+    )
+    return scrub.redact_text(render_profile_yaml(masked))
+
+
+def _defaults(text: str) -> tuple[str, ...]:
+    return tuple(match["default"] for match in VARIABLE_PATTERN.finditer(text) if match["default"])
+
+
+def _texts(value: ArgValue) -> tuple[str, ...]:
+    if isinstance(value, tuple):
+        return value
+    if isinstance(value, FlagValues):
+        return value.words
+    if isinstance(value, JsonValue):
+        return (value.text,)
+    return (value,) if isinstance(value, str) else ()
+
+
+def _literal(text: str, own: frozenset[str], *, secret: bool) -> str:
+    return MASK if secret and text else redact_word(text, own)
+
+
+def _reference(match: re.Match[str], own: frozenset[str], *, secret: bool) -> str:
+    name, default = match["name"], match["default"]
+    if name is None or not default:
+        return match[0]
+    return f"${{{name}:-{_literal(default, own, secret=secret or is_secret_name(name))}}}"
+
+
+def _arg(key: str, value: ArgValue, own: frozenset[str]) -> ArgValue:
+    """Return a value of the same kind: what the kept profile says can be held against another one."""
+    secret = is_secret_name(key)
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, JsonValue):
+        return MASK if secret else _json(redact_word(value.text, own))
+    if isinstance(value, FlagValues):
+        return FlagValues(tuple(redact_value(text, own, secret=secret) for text in value.words))
+    if isinstance(value, tuple):
+        return tuple(redact_value(text, own, secret=secret) for text in value)
+    return redact_value(value, own, secret=secret)
+
+
+def _json(text: str) -> ArgValue:
+    try:
+        json.loads(text)
+    except ValueError:
+        return text  # a mask took its form with it
+    return JsonValue(text)

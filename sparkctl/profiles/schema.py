@@ -1,0 +1,345 @@
+"""The shape of a profile file, ``schema: 1``. Imported only when a profile is read: pydantic takes its time.
+
+The models see numbers as numbers only where a field is one; everywhere else they see the text as written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import PydanticCustomError
+
+from sparkctl.engines import engine_names as engine_names
+from sparkctl.model.profile import ArgValue, JsonValue
+from sparkctl.model.suggest import format_did_you_mean
+from sparkctl.profiles import field_types as kinds
+from sparkctl.profiles.docker_options import DOCKER_OPTIONS, DockerOptionKind
+from sparkctl.profiles.file_issues import quote_source
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+class ConflictingFieldError(ValueError):
+    """A field is wrong beside ``other``, a field of its section that was given before."""
+
+    def __init__(self, message: str, other: str) -> None:
+        super().__init__(message)
+        self.other = other
+
+
+def _schema(kind: str | list[str], **more: Any) -> WithJsonSchema:
+    return WithJsonSchema({"type": kind, **more})
+
+
+def _is_text(value: object) -> str:
+    if not isinstance(value, str):
+        raise PydanticCustomError("string_type", "must be text")
+    if not value.strip():
+        raise PydanticCustomError("empty", "must not be empty")
+    return value
+
+
+def _is_word(value: object) -> str:
+    if not isinstance(value, str):
+        raise PydanticCustomError("string_type", "must be text")
+    return value
+
+
+def _said(rule: Callable[[str], Any]) -> Callable[[object], Any]:
+    """Return a validator that first wants text and then asks ``rule``."""
+
+    def check(value: object) -> Any:
+        return rule(_is_text(value))
+
+    return check
+
+
+def _engine(text: str) -> str:
+    if text not in engine_names():
+        raise ValueError(
+            f"there is no engine `{text[:60]}` (there are {', '.join(engine_names())})"
+            f"{format_did_you_mean(text, engine_names())}"
+        )
+    return text
+
+
+_SIZE_WORDS = "Bytes, as in 96GiB or 16g; 1GB is 2^30 here, as Docker has it."
+_MODEL_SIZE_WORDS = "Bytes, as in 27GB (10^9, as model pages have it) or 25GiB (2^30)."
+_TIME_WORDS = "A duration, as in 90s, 20m or 1h30m."
+Text = Annotated[str, BeforeValidator(_is_text), _schema("string")]
+ScalarText = Annotated[str, BeforeValidator(_is_word), _schema(["string", "number"])]
+Name = Annotated[
+    str, BeforeValidator(_said(kinds.parse_name)), _schema("string", pattern=f"^{kinds.CONTAINER_NAME.pattern}$")
+]
+Image = Annotated[str, BeforeValidator(_said(kinds.parse_image)), _schema("string")]
+Size = Annotated[
+    int, BeforeValidator(_said(kinds.parse_engine_size)), _schema(["string", "integer"], description=_SIZE_WORDS)
+]
+FloorSize = Annotated[
+    int, BeforeValidator(_said(kinds.parse_guard_floor)), _schema(["string", "integer"], description=_SIZE_WORDS)
+]
+ModelSize = Annotated[
+    int, BeforeValidator(_said(kinds.parse_weights_size)), _schema(["string", "integer"], description=_MODEL_SIZE_WORDS)
+]
+SmallSize = Annotated[
+    int, BeforeValidator(_said(kinds.small_size)), _schema(["string", "integer"], description="Bytes, as in 64KiB.")
+]
+PositiveCount = Annotated[int, BeforeValidator(_said(kinds.parse_positive_count)), _schema("integer", minimum=1)]
+ShmSize = Annotated[
+    str, BeforeValidator(_said(kinds.shm_size)), _schema(["string", "integer"], description=_SIZE_WORDS)
+]
+Seconds = Annotated[
+    float, BeforeValidator(_said(kinds.seconds)), _schema(["string", "number"], description=_TIME_WORDS)
+]
+Limit = Annotated[
+    float,
+    BeforeValidator(_said(kinds.parse_time_limit)),
+    _schema("string", description="A duration with its unit, as in 20m."),
+]
+ParameterCount = Annotated[
+    int, BeforeValidator(_said(kinds.parse_parameter_count)), _schema(["string", "integer"], examples=["27B", "350M"])
+]
+MountText = Annotated[
+    str, BeforeValidator(_said(kinds.parse_mount)), _schema("string", examples=["~/models:/models:ro"])
+]
+Version = Annotated[str, BeforeValidator(_said(kinds.version)), _schema(["string", "number"], examples=["0.5.12"])]
+FlagName = Annotated[
+    str,
+    BeforeValidator(_said(kinds.arg_name)),
+    _schema("string", description="A flag that this image's engine takes and no published version does."),
+]
+Regex = Annotated[str, BeforeValidator(_said(kinds.parse_ready_regex)), _schema("string", format="regex")]
+Gpus = Annotated[
+    str, BeforeValidator(_said(kinds.parse_gpus)), _schema(["string", "integer"], examples=["all", "none"])
+]
+HttpPath = Annotated[str, BeforeValidator(_said(kinds.http_path)), _schema("string", examples=["/health", "none"])]
+Device = Annotated[str, BeforeValidator(_said(kinds.device)), _schema("string", examples=["/dev/infiniband"])]
+EngineName = Annotated[str, AfterValidator(_engine), WithJsonSchema({"type": "string", "enum": list(engine_names())})]
+
+# Maps whose values `core.profile_maps` has already checked and put into pairs.
+_WORDS: dict[str, Any] = {"type": ["string", "number", "boolean"]}
+Args = Annotated[
+    tuple[tuple[str, ArgValue], ...],
+    _schema(
+        "object",
+        description="Engine flags without dashes: true is a bare flag, false leaves it out, a list repeats it, "
+        "a map becomes JSON, a list in a list is several values behind one flag.",
+        additionalProperties={"type": ["string", "number", "boolean", "array", "object"]},
+    ),
+]
+Env = Annotated[Pairs, _schema("object", additionalProperties=_WORDS, description="${NAME} is the operator's own.")]
+Extra = Annotated[
+    tuple[tuple[str, JsonValue], ...],
+    _schema("object", description="What an import found and sparkctl has no use for; kept, never used."),
+]
+Ulimits = Annotated[Pairs, _schema("object", additionalProperties={"type": ["string", "integer"]})]
+Options = Annotated[
+    Pairs,
+    _schema(
+        "object",
+        description="Further docker run flags.",
+        additionalProperties=False,
+        properties={
+            key: {"type": "boolean"} if kind is DockerOptionKind.FLAG else {"type": ["string", "number", "array"]}
+            for key, kind in DOCKER_OPTIONS.items()
+        },
+    ),
+]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class ExpertsSection(_Section):
+    """The routed experts of a mixture of experts: bytes of all of them, how many there are, how many a token takes."""
+
+    weights: ModelSize
+    count: PositiveCount
+    per_token: PositiveCount
+
+    @field_validator("per_token")
+    @classmethod
+    def _chosen(cls, per_token: int, info: ValidationInfo) -> int:
+        count = info.data.get("count")
+        if count is not None and per_token > count:
+            raise ConflictingFieldError(f"a token takes {per_token} experts and there are {count}", "count")
+        return per_token
+
+
+class ModelSection(_Section):
+    """What is served: a path in the container or a hub id, and the figures from which `top` estimates bandwidth."""
+
+    path: Text | None = None
+    served_name: Text | None = None
+    weights: ModelSize | None = None
+    parameters: ParameterCount | None = None
+    active_parameters: ParameterCount | None = None
+    experts: ExpertsSection | None = None
+    draft_weights: ModelSize | None = None
+    kv_per_token: SmallSize | None = None
+
+    @field_validator("active_parameters")
+    @classmethod
+    def _active(cls, active: int | None, info: ValidationInfo) -> int | None:
+        total = info.data.get("parameters")
+        if active is not None and total is not None and active > total:
+            raise ConflictingFieldError(
+                f"{active} are active and the model has {total} (parameters): a part is not more than all", "parameters"
+            )
+        return active
+
+    @field_validator("experts")
+    @classmethod
+    def _routed(cls, experts: ExpertsSection | None, info: ValidationInfo) -> ExpertsSection | None:
+        total = info.data.get("weights")
+        if experts is not None and total is not None and experts.weights > total:
+            raise ConflictingFieldError(
+                f"the experts' weights ({experts.weights}) are more than the model's ({total}): `weights` is all of it",
+                "weights",
+            )
+        return experts
+
+
+class ContainerSection(_Section):
+    """How Docker runs it."""
+
+    name: Name | None = None
+    gpus: Gpus | None = None
+    shm_size: ShmSize | None = None
+    ipc: Text | None = None
+    network: Text | None = None
+    entrypoint: Text | None = None
+    ulimits: Ulimits = ()
+    devices: list[Device] = Field(default_factory=list)
+    options: Options = ()
+
+
+class MemorySection(_Section):
+    """What it takes, and how much is to stay free."""
+
+    expected: Size | None = None
+    floor: Size | None = None
+    draft_workspace: Literal["before-weights"] | None = None
+
+
+class TimeoutsSection(_Section):
+    """How long each phase may last."""
+
+    creating: Seconds | None = None
+    starting: Seconds | None = None
+    loading: Seconds | None = None
+    warming: Seconds | None = None
+
+
+class GuardSection(_Section):
+    """When the guard on the node acts; `off` instead of the map leaves it out."""
+
+    floor: FloorSize | None = None
+    cache_below: Size | None = None
+    limit: Limit | None = None
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        own = handler.resolve_ref_schema(handler(core))
+        return {"anyOf": [own, {"enum": ["off", False]}], "description": own.get("description")}
+
+
+class GuardDisabled(GuardSection):
+    """``guard: off``."""
+
+
+def _guard(value: object) -> object:
+    if value is False or value == "off":
+        return GuardDisabled()
+    if not isinstance(value, dict | GuardSection):
+        raise ValueError(f"must be a map (floor, cache_below, limit) or off, not {quote_source(_as_written(value))}")
+    return value
+
+
+def _as_written(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else "a list" if isinstance(value, list) else str(value)
+
+
+class StartSection(_Section):
+    """What happens before, and when it counts as ready."""
+
+    drop_caches: bool = True
+    ready_line: Regex | None = None
+    health: HttpPath | None = None
+    probe: Literal["completions", "chat", "none"] | None = None
+    prompt: Text | None = None
+    timeouts: TimeoutsSection = Field(default_factory=TimeoutsSection)
+    expected: Seconds | None = None
+    guard: Annotated[GuardSection, BeforeValidator(_guard)] = Field(default_factory=GuardSection)
+
+
+class StopSection(_Section):
+    """How long a stop may take before Docker kills."""
+
+    grace: Seconds = 30.0
+
+
+class ProfileFile(_Section):
+    """A sparkctl profile: everything a start of one model needs."""
+
+    schema_version: Literal[1] = Field(alias="schema")
+    name: Name
+    title: Text | None = None
+    extends: Name | None = None
+    engine: EngineName
+    engine_version: Version | None = None
+    patched_flags: list[FlagName] = Field(default_factory=list)
+    image: Image
+    model: ModelSection = Field(default_factory=ModelSection)
+    nodes: int = Field(default=1, ge=1, le=8)
+    port: int | None = Field(default=None, ge=1, le=65535)
+    command: list[ScalarText] | None = None
+    args: Args = ()
+    env: Env = ()
+    env_file: Text | None = None
+    mounts: list[MountText] = Field(default_factory=list)
+    container: ContainerSection = Field(default_factory=ContainerSection)
+    memory: MemorySection = Field(default_factory=MemorySection)
+    start: StartSection = Field(default_factory=StartSection)
+    stop: StopSection = Field(default_factory=StopSection)
+    liveness: Literal["none"] | None = None
+    group: Name | None = None
+    notes: Text | None = None
+    source: Text | None = None
+    extra: Extra = ()
+
+
+def list_valid_keys(path: Iterable[str | int]) -> tuple[str, ...]:
+    """Return the keys that the map at ``path`` may have."""
+    model: type[BaseModel] = ProfileFile
+    for step in path:
+        field = model.model_fields.get(str(step))
+        kinds_of = () if field is None else (get_args(field.annotation) or (field.annotation,))  # `Section | None`
+        sections = [kind for kind in kinds_of if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        if not sections:
+            return ()
+        model = sections[0]
+    return tuple(field.alias or key for key, field in model.model_fields.items())
+
+
+def build_json_schema() -> dict[str, Any]:
+    """Return the JSON Schema that an editor checks profiles against."""
+    schema = ProfileFile.model_json_schema()
+    variant = {"required": ["extends"]}
+    schema["anyOf"] = [variant, {"required": ["engine", "image"]}]
+    schema["required"] = ["schema", "name"]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "sparkctl profile", **schema}

@@ -1,0 +1,392 @@
+"""A `Profile` as the YAML that a person would have written: fixed order, nothing that is at its default, words beside it."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sparkctl.model.launch_plan import GuardRule, PhaseTimeouts
+from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, ModelSpec, Profile
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.units import GIB, MIB
+from sparkctl.profiles.docker_options import DOCKER_OPTIONS, DockerOptionKind
+from sparkctl.profiles.yaml_reader import resolve_scalar
+
+WIDTH = 110
+_PLAIN = re.compile(r"(?:[A-Za-z0-9_./~${(+]|-[A-Za-z0-9-])[^\n]*")
+_UNSAFE = re.compile(r": |:$| #|[\t\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]|^[-?] ")
+# What other tools read as something else than text: the booleans of YAML 1.1, and its numbers with colons and underscores.
+_OTHERWISE = re.compile(
+    r"(?i:yes|no|on|off|true|false)|[-+]?[0-9][0-9_]*+(?::[0-5]?[0-9])++(?:\.[0-9_]*+)?|[-+]?[0-9]++_[0-9_]*+"
+)
+_IN_FLOW = re.compile(r"[,\[\]{}]")
+_KEY = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./ -]*")
+
+
+def render_profile_yaml(profile: Profile, comments: Sequence[tuple[str, str]] = ()) -> str:
+    """Return the file's text. ``comments``: dotted fields and the words that stand above them."""
+    return "\n".join(_ProfileWriter(profile, comments).lines()) + "\n"
+
+
+class _ProfileWriter:
+    def __init__(self, profile: Profile, comments: Sequence[tuple[str, str]]) -> None:
+        self.profile = profile
+        self.words: dict[str, list[str]] = {}
+        for path, text in comments:
+            self.words.setdefault(path, []).append(text)
+        self.said: set[str] = set()
+
+    def lines(self) -> list[str]:
+        body = list(self._body())
+        left = [text for path, texts in self.words.items() if path not in self.said for text in texts]
+        return [*_comment(left, 0), *body]
+
+    def _body(self) -> Iterator[str]:
+        one = self.profile
+        yield from self._pair("schema", "1")
+        yield from self._text("name", one.name)
+        yield from self._text("title", one.title)
+        yield from self._text("engine", one.engine)
+        yield from self._text("engine_version", one.engine_version)
+        yield from self._text("image", one.image)
+        if one.patched_flags:
+            yield from self._pair("patched_flags", _flow_list([_scalar(flag, flow=True) for flag in one.patched_flags]))
+        yield from self._map("model", _model(one.model))
+        yield from self._pair("nodes", str(one.nodes) if one.nodes != 1 else None)
+        yield from self._pair("port", None if one.port is None else str(one.port))
+        yield from self._words("command", one.command)
+        yield from self._entries("args", [(key, _arg(value)) for key, value in one.args])
+        yield from self._entries("env", [(key, _scalar(value, words=True)) for key, value in one.env])
+        yield from self._text("env_file", one.env_file)
+        yield from self._list("mounts", one.mounts)
+        yield from self._container()
+        memory = {"expected": _size(one.expected_memory), "floor": _size(one.floor_memory)}
+        yield from self._map("memory", memory | {"draft_workspace": one.draft_workspace})
+        yield from self._start()
+        yield from self._map("stop", {} if one.stop_grace == 30.0 else {"grace": _seconds(one.stop_grace)})
+        yield from self._text("liveness", one.liveness)
+        yield from self._text("group", one.group)
+        yield from self._block("notes", one.notes)
+        yield from self._text("source", one.source)
+        yield from self._extra()
+
+    def _above(self, path: str, indent: int = 0) -> Iterator[str]:
+        self.said.add(path)
+        yield from _comment(self.words.get(path, []), indent)
+
+    def _pair(self, key: str, text: str | None) -> Iterator[str]:
+        if text is not None:
+            yield from self._above(key)
+            yield f"{key}: {text}"
+
+    def _text(self, key: str, text: str | None) -> Iterator[str]:
+        yield from self._pair(key, None if text is None else _scalar(text))
+
+    def _map(self, key: str, values: Mapping[str, str | None]) -> Iterator[str]:
+        yield from self._entries(key, [(name, value) for name, value in values.items() if value is not None])
+
+    def _entries(self, key: str, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+        if not pairs:
+            return
+        yield from self._above(key)
+        yield f"{key}:"
+        for name, value in pairs:
+            yield from self._above(f"{key}.{name}", 2)
+            yield f"  {_key(name)}: {value}"
+
+    def _words(self, key: str, words: tuple[str, ...] | None) -> Iterator[str]:
+        if words is None:
+            return
+        yield from self._above(key)
+        flow = ", ".join(_scalar(word, flow=True, words=True) for word in words)
+        if len(flow) < WIDTH and not any("\n" in word for word in words):
+            yield f"{key}: [{flow}]"
+            return
+        yield f"{key}:"
+        for word in words:
+            yield from _item(word)
+
+    def _list(self, key: str, items: Sequence[str]) -> Iterator[str]:
+        if items:
+            yield from self._above(key)
+            yield f"{key}:"
+            for item in items:
+                yield f"  - {_scalar(item)}"
+
+    def _container(self) -> Iterator[str]:
+        box = self.profile.container
+        plain = {"name": box.name, "gpus": box.gpus, "shm_size": box.shm_size, "ipc": box.ipc, "network": box.network,
+                 "entrypoint": box.entrypoint}  # fmt: skip
+        lines = [(key, _scalar(value)) for key, value in plain.items() if value is not None]
+        if box.ulimits:
+            lines.append(
+                ("ulimits", _flow_map([(key, _scalar(value, flow=True, words=True)) for key, value in box.ulimits]))
+            )
+        if box.devices:
+            lines.append(("devices", _flow_list([_scalar(device, flow=True) for device in box.devices])))
+        if not lines and not box.options:
+            return
+        yield from self._above("container")
+        yield "container:"
+        for key, text in lines:
+            yield from self._above(f"container.{key}", 2)
+            yield f"  {key}: {text}"
+        if box.options:
+            yield "  options:"
+        for name in dict.fromkeys(name for name, _ in box.options):
+            values = [value for option, value in box.options if option == name]
+            if DOCKER_OPTIONS.get(name) is DockerOptionKind.FLAG:
+                text = values[0]
+            else:
+                several = [_scalar(value, flow=len(values) > 1, words=True) for value in values]
+                text = several[0] if len(several) == 1 else _flow_list(several)
+            yield from self._above(f"container.options.{name}", 4)
+            yield f"    {name}: {text}"
+
+    def _start(self) -> Iterator[str]:
+        rules = self.profile.start
+        values: dict[str, str | None] = {
+            "drop_caches": None if rules.drop_caches else "false",
+            "ready_line": None if rules.ready_line is None else _scalar(rules.ready_line),
+            "health": None if rules.health is None else _scalar(rules.health),
+            "probe": rules.probe,
+            "prompt": None if rules.prompt is None else _scalar(rules.prompt),
+            "timeouts": _timeouts(rules.timeouts),
+            "expected": None if rules.expected is None else _seconds(rules.expected),
+            "guard": _guard(rules.guard),
+        }
+        yield from self._map("start", values)
+
+    def _block(self, key: str, text: str | None) -> Iterator[str]:
+        if text is not None and "\n" in text:
+            yield from self._above(key)
+            yield from _literal(f"{key}:", text)
+        else:
+            yield from self._text(key, text)
+
+    def _extra(self) -> Iterator[str]:
+        if not self.profile.extra:
+            return
+        above = list(self._above("extra"))
+        yield from above or ["# Kept from where it comes from; sparkctl has no use for it."]
+        yield "extra:"
+        for key, kept in self.profile.extra:
+            yield from self._above(f"extra.{key}", 2)
+            yield from _data(key, _numbers_kept(kept.text), 2)
+
+
+class _Number(str):
+    """A number of a JSON text, as it was written."""
+
+    __slots__ = ()
+
+
+def _numbers_kept(text: str) -> Any:
+    return json.loads(text, parse_int=_Number, parse_float=_Number, parse_constant=str)
+
+
+def _data(key: str, value: Any, indent: int) -> Iterator[str]:
+    """Yield a key with whatever stands behind it: in one line where there is room."""
+    blank = " " * indent
+    flow = _flow(value)
+    if isinstance(value, str) and not isinstance(value, _Number) and "\n" in value:
+        yield from (f"{blank}{line}" for line in _literal(f"{_key(key)}:", value))
+    elif not isinstance(value, dict | list) or len(flow) + len(key) + indent < WIDTH or not value:
+        yield f"{blank}{_key(key)}: {flow}"
+    elif isinstance(value, dict):
+        yield f"{blank}{_key(key)}:"
+        for name, one in value.items():
+            yield from _data(name, one, indent + 2)
+    else:
+        yield f"{blank}{_key(key)}:"
+        for one in value:
+            yield f"{blank}  - {_flow(one)}"
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, _Number):
+        return str(value)
+    if isinstance(value, dict):
+        return _flow_map([(key, _flow(one)) for key, one in value.items()])
+    if isinstance(value, list):
+        return _flow_list([_flow(one) for one in value])
+    if isinstance(value, str):
+        return _scalar(value, flow=True)
+    return {True: "true", False: "false", None: "null"}[value]
+
+
+def _flow_map(pairs: Sequence[tuple[str, str]]) -> str:
+    return "{" + ", ".join(f"{_key(key, flow=True)}: {value}" for key, value in pairs) + "}"
+
+
+def _flow_list(items: Sequence[str]) -> str:
+    return "[" + ", ".join(items) + "]"
+
+
+def _arg(value: ArgValue) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, JsonValue):
+        return _flow(_numbers_kept(value.text))
+    if isinstance(value, FlagValues):
+        return f"[{_flow_list([_scalar(word, flow=True, words=True) for word in value.words])}]"
+    if isinstance(value, tuple):
+        return _flow_list([_scalar(word, flow=True, words=True) for word in value])
+    return _scalar(value, words=True)
+
+
+def _scalar(text: str, *, flow: bool = False, words: bool = False) -> str:
+    """Return a scalar that is read back as this text. ``words``: where a number is kept as it is written."""
+    seen = resolve_scalar(text)
+    number = words and isinstance(seen, int | float) and not isinstance(seen, bool)
+    if (isinstance(seen, str) or number) and _is_plain(text, flow=flow):
+        return text
+    if "'" not in text and text.isprintable() and '"' in text:
+        return f"'{text}'"
+    return _quoted(text)
+
+
+def _is_plain(text: str, *, flow: bool) -> bool:
+    if _OTHERWISE.fullmatch(text):
+        return False
+    if not text or text != text.strip() or not _PLAIN.fullmatch(text) or _UNSAFE.search(text) or text[0] in "{":
+        return False
+    return not (flow and (_IN_FLOW.search(text) or text.endswith(":")))
+
+
+def _key(text: str, *, flow: bool = False) -> str:
+    plain = (
+        _KEY.fullmatch(text)
+        and not _OTHERWISE.fullmatch(text)
+        and text == text.strip()
+        and not text.startswith(("- ", "---"))
+        and text != "-"
+    )
+    return text if plain and isinstance(resolve_scalar(text), str) else _quoted(text)
+
+
+def _item(word: str) -> Iterator[str]:
+    if "\n" in word:
+        yield from (f"  {line}" for line in _literal("-", word))
+    else:
+        yield f"  - {_scalar(word, words=True)}"
+
+
+def _literal(head: str, text: str) -> Iterator[str]:
+    """Yield a text of several lines as a block, or in quotes where a block would change it."""
+    lines = text.split("\n")
+    ending = {False: "-", True: ""}[text.endswith("\n")]
+    body = lines[:-1] if text.endswith("\n") else lines
+    odd = (
+        text.endswith("\n\n")
+        or not body
+        or body[0][:1] in (" ", "\t", "")
+        or _has_controls(text)
+        or not body[-1].strip()
+    )
+    if odd:
+        yield f"{head} {_quoted(text)}"
+        return
+    yield f"{head} |{ending}"
+    yield from (f"  {line}" if line else "" for line in body)
+
+
+def _quoted(text: str) -> str:
+    """Return a text in double quotes, what is not printable as YAML writes it."""
+    escaped = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
+    return '"' + "".join(escaped.get(char) or (char if char.isprintable() else _escape(char)) for char in text) + '"'
+
+
+def _escape(char: str) -> str:
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
+
+
+def _has_controls(text: str) -> bool:
+    return re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]", text) is not None
+
+
+def _comment(texts: Sequence[str], indent: int) -> Iterator[str]:
+    for text in texts:
+        for line in textwrap.wrap(
+            " ".join(sanitize_line(text).split()), WIDTH - indent - 2, break_long_words=False, break_on_hyphens=False
+        ):
+            yield f"{' ' * indent}# {line}"
+
+
+def _model(model: ModelSpec) -> dict[str, str | None]:
+    experts = model.experts
+    return {
+        "path": None if model.path is None else _scalar(model.path),
+        "served_name": None if model.served_name is None else _scalar(model.served_name),
+        "weights": _weights(model.weights),
+        "parameters": _count(model.parameters),
+        "active_parameters": _count(model.active_parameters),
+        "experts": None
+        if experts is None
+        else f"{{weights: {_weights(experts.weights)}, count: {experts.count}, per_token: {experts.per_token}}}",
+        "draft_weights": _weights(model.draft_weights),
+        "kv_per_token": None if model.kv_per_token is None else str(model.kv_per_token),
+    }
+
+
+_BINARY = ((GIB, "GiB"), (MIB, "MiB"))
+_DECIMAL = ((10**9, "GB"), (10**6, "MB"))
+_COUNTS = ((10**9, "B"), (10**6, "M"))
+
+
+def _weights(count: int | None) -> str | None:
+    """Bytes as model pages have them where they are round so, else binary, else all digits."""
+    return _round(count, (*_DECIMAL, *_BINARY))
+
+
+def _size(count: int | None) -> str | None:
+    return _round(count, _BINARY)
+
+
+def _count(count: int | None) -> str | None:
+    text = _round(count, _COUNTS)
+    if count is None or count <= 10**5 or text != str(count):
+        return text
+    short = f"{count / 10**9:.4f}".rstrip("0")
+    return f"{short}B" if round(float(short) * 10**9) == count else text
+
+
+def _round(count: int | None, units: Sequence[tuple[int, str]]) -> str | None:
+    """Return a count in the first unit that it is a whole number of, else all its digits."""
+    if count is None:
+        return None
+    return next((f"{count // unit}{name}" for unit, name in units if count % unit == 0), str(count))
+
+
+def _seconds(value: float) -> str:
+    if value and value % 60 == 0:
+        return f"{value / 60:.0f}m"
+    text = f"{value:.3f}".rstrip("0").rstrip(".")
+    return f"{text}s"
+
+
+def _timeouts(limits: PhaseTimeouts) -> str | None:
+    usual = PhaseTimeouts()
+    changed = [
+        (name, _seconds(getattr(limits, name)))
+        for name in ("creating", "starting", "loading", "warming")
+        if getattr(limits, name) != getattr(usual, name)
+    ]
+    return _flow_map(changed) if changed else None
+
+
+def _guard(rule: GuardRule | None) -> str | None:
+    if rule is None:
+        return "off"
+    usual = GuardRule()
+    changed: list[tuple[str, str]] = []
+    if rule.floor != usual.floor:
+        changed.append(("floor", _size(rule.floor) or ""))
+    if rule.cache_below is not None:
+        changed.append(("cache_below", _size(rule.cache_below) or ""))
+    if rule.limit is not None:
+        changed.append(("limit", _seconds(rule.limit)))
+    return _flow_map(changed) if changed else None

@@ -1,0 +1,23 @@
+"""Simulated Sparks: real SSH, a small real Docker API, scripted engines. For `sparkctl demo` and for tests.
+
+Owns no logic of operations: it only behaves as two machines do.
+"""
+
+from __future__ import annotations
+
+from sparkctl.simulator.scenarios import SCENARIOS
+from sparkctl.simulator.sim_node import EngineFault, SimNodeOptions, SudoRule
+from sparkctl.simulator.simulated_clock import SimClock
+from sparkctl.simulator.simulated_sparks import DEMO_SPEED, SimulatedSparks
+from sparkctl.simulator.threaded import run_in_background
+
+__all__ = [
+    "DEMO_SPEED",
+    "SCENARIOS",
+    "EngineFault",
+    "SimClock",
+    "SimNodeOptions",
+    "SimulatedSparks",
+    "SudoRule",
+    "run_in_background",
+]

@@ -1,0 +1,133 @@
+"""A container's log as Docker keeps and serves it."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from sparkctl.simulator.simulated_clock import format_rfc3339
+
+MAX_RECORD_SIZE = 16 << 10  # bytes; a longer line is stored in pieces
+READ_BATCH = 256  # records in one HTTP chunk
+STREAMS = {"stdout": 1, "stderr": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """A line with its newline, or a piece of one without."""
+
+    stamp: int  # unix nanoseconds
+    stream: str
+    data: bytes
+
+    def frame(self, *, timestamps: bool, tty: bool) -> bytes:
+        """Return it as it travels: 8 bytes of head (none with a tty), then the text."""
+        text = (format_rfc3339(self.stamp).encode() + b" " if timestamps else b"") + self.data
+        return text if tty else struct.pack(">BxxxI", STREAMS[self.stream], len(text)) + text
+
+
+@dataclass(frozen=True, slots=True)
+class LogQuery:
+    """A reader's choice. ``since`` and ``until``: unix nanoseconds, both inclusive; ``tail``: None is everything."""
+
+    streams: frozenset[str]
+    follow: bool = False
+    timestamps: bool = False
+    since: int = 0
+    until: int | None = None
+    tail: int | None = None
+    tty: bool = False
+
+    def matches(self, record: LogRecord) -> bool:
+        """Tell whether a record is asked for."""
+        return record.stream in self.streams and self.since <= record.stamp and not self.is_past(record)
+
+    def is_past(self, record: LogRecord) -> bool:
+        """Tell whether the record, and with it every later one, is too late."""
+        return self.until is not None and record.stamp > self.until
+
+
+def parse_nanoseconds(text: str) -> int:
+    """Return unix nanoseconds for ``since``: seconds with up to nine digits of a fraction, read without rounding."""
+    whole, _, fraction = text.partition(".")
+    return int(whole or 0) * 1_000_000_000 + int(fraction[:9].ljust(9, "0") or 0)
+
+
+class ContainerLog:
+    """Records in order, stamps strictly rising from line to line. A line is stored when its newline arrives."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self.clock = clock
+        self._records: list[LogRecord] = []
+        self._unfinished = dict.fromkeys(STREAMS, b"")
+        self._last = 0
+        self._news = asyncio.Event()
+        self._open = False
+
+    @property
+    def newest(self) -> int:
+        """Unix nanoseconds of the newest line, 0 without any."""
+        return self._last
+
+    def open_run(self) -> None:
+        """A run of the container begins: followers wait for more."""
+        self._open = True
+
+    def close_run(self) -> None:
+        """The run is over: what had no newline is stored as it is, followers are let go."""
+        for stream, rest in self._unfinished.items():
+            self._store(stream, [rest] if rest else [])
+            self._unfinished[stream] = b""
+        self._open = False
+        self._wake()
+
+    def write(self, text: str | bytes, stream: str = "stderr") -> None:
+        """Take what a process wrote, whole lines or not."""
+        data = text if isinstance(text, bytes) else text.encode()
+        *lines, rest = (self._unfinished[stream] + data).split(b"\n")
+        for line in lines:
+            self._store(stream, _pieces(line + b"\n"))
+        if len(rest) >= MAX_RECORD_SIZE:
+            *full, rest = _pieces(rest)
+            self._store(stream, full)
+        self._unfinished[stream] = rest
+        if lines:
+            self._wake()
+
+    def _store(self, stream: str, pieces: list[bytes]) -> None:
+        self._last = max(self._last + 1, self.clock())
+        self._records += [LogRecord(self._last, stream, piece) for piece in pieces]
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def read(self, wanted: LogQuery) -> AsyncIterator[bytes]:
+        """Yield framed records, several at a time; with ``follow``, until the run is over."""
+        start = 0
+        if wanted.tail is not None:
+            ours = [n for n, record in enumerate(self._records) if record.stream in wanted.streams]
+            start = (
+                ours[-wanted.tail] if 0 < wanted.tail <= len(ours) else (len(self._records) if not wanted.tail else 0)
+            )
+        while True:
+            news, is_open, end = self._news, self._open, len(self._records)
+            for first in range(start, end, READ_BATCH):
+                batch = self._records[first : min(first + READ_BATCH, end)]
+                yield b"".join(
+                    record.frame(timestamps=wanted.timestamps, tty=wanted.tty)
+                    for record in batch
+                    if wanted.matches(record)
+                )
+                if wanted.is_past(batch[-1]):
+                    return
+            start = end
+            if not (wanted.follow and is_open):
+                return
+            await news.wait()
+
+
+def _pieces(line: bytes) -> list[bytes]:
+    return [line[at : at + MAX_RECORD_SIZE] for at in range(0, len(line), MAX_RECORD_SIZE)]

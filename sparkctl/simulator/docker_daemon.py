@@ -1,0 +1,177 @@
+"""The daemon behind the simulated Docker API: containers that are created, run, end and are removed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+from sparkctl.simulator.engine_process import EngineProcess
+from sparkctl.simulator.rank_network import RankNetwork
+from sparkctl.simulator.sim_container import JsonBody, SimContainer
+from sparkctl.simulator.sim_node import NodeFault, SimNode
+
+SIGKILLED = 137
+_EVENTS = 256  # that a daemon remembers
+GPU_RUNTIME_MISSING_MESSAGE = 'could not select device driver "" with capabilities: [[gpu]]'
+
+
+class DockerApiError(Exception):
+    """An answer that is an error: a status code and Docker's sentence."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class SimDockerDaemon:
+    """The daemon of one node."""
+
+    def __init__(self, node: SimNode, fabric: RankNetwork) -> None:
+        self.node = node
+        self.fabric = fabric
+        self.containers: dict[str, SimContainer] = {}  # by id, oldest first
+        self.running: dict[str, EngineProcess] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._told: list[JsonBody] = []
+        self._listeners: set[asyncio.Queue[JsonBody]] = set()
+        self._reaping: set[asyncio.Task[None]] = set()
+        self.visitors: Callable[[EngineProcess], Awaitable[None]] | None = None  # whoever comes when an engine is ready
+
+    async def close(self) -> None:
+        """End every process at once, as a power cut does."""
+        while self._tasks:  # one that was about to end gives its memory back in another
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def find(self, key: str) -> SimContainer:
+        """Return a container by name, id or the beginning of its id; 404 where there is none."""
+        for one in self.containers.values():
+            if key.lstrip("/") == one.name or key == one.id:
+                return one
+        begun = [one for one in self.containers.values() if one.id.startswith(key)]
+        if len(begun) != 1:
+            raise DockerApiError(404, f"No such container: {key}")
+        return begun[0]
+
+    def create(self, name: str | None, body: JsonBody) -> SimContainer:
+        """Make a container; 404 where the image is missing, 409 where the name is taken."""
+        image = str(body.get("Image", ""))
+        if not self.node.images.has(image):
+            raise DockerApiError(404, f"No such image: {image}")
+        container_id = f"{self.node.random.getrandbits(256):064x}"
+        name = name or f"quiet_spark_{container_id[:4]}"
+        for other in self.containers.values():
+            if other.name == name:
+                raise DockerApiError(
+                    409,
+                    f'Conflict. The container name "/{name}" is already in use by container "{other.id}". '
+                    "You have to remove (or rename) that container to be able to reuse that name.",
+                )
+        container = self.containers[container_id] = SimContainer(
+            container_id, name, body, self.node.images.id_of(image), self.node.now_ns
+        )
+        self.publish_event("create", container)
+        return container
+
+    def start(self, container: SimContainer, ready_since: float | None = None) -> None:
+        """Start it; with ``ready_since`` (seconds) as something that has been up for that long."""
+        if container.wants_gpu and not self.node.options.gpu_runtime:
+            container.error = GPU_RUNTIME_MISSING_MESSAGE
+            raise DockerApiError(500, GPU_RUNTIME_MISSING_MESSAGE)
+        for port in container.published_ports:
+            if port in self.node.ports:
+                container.error = (
+                    f"driver failed programming external connectivity on endpoint {container.name}: "
+                    f"Bind for 0.0.0.0:{port} failed: port is already allocated"
+                )
+                raise DockerApiError(500, container.error)
+        try:
+            process = EngineProcess(self.node, container, self.fabric)
+        except ValueError as error:
+            raise DockerApiError(500, f"the simulation cannot read this command: {error}") from error
+        container.mark_started(process.pid)
+        self.running[container.id] = process
+        if container.host_config.get("IpcMode") == "host":
+            self.node.remains.add_shared_memory(container.id, process.pids, self.node.now())
+        if ready_since is not None:
+            process.start_as_running_since(ready_since)
+        self._keep(asyncio.ensure_future(self._wait_for_exit(container, process)))
+        if self.visitors is not None:
+            self._keep(asyncio.ensure_future(self.visitors(process)))
+        self.publish_event("start", container)
+
+    async def _wait_for_exit(self, container: SimContainer, process: EngineProcess) -> None:
+        try:
+            ending = await process.run()
+        finally:
+            self.running.pop(container.id, None)
+        if ending.oom_killed:
+            self.publish_event("oom", container)
+        litters = ending.code == SIGKILLED and NodeFault.LITTERS in self.node.options.troubles
+        self.node.remains.remove_shared_memory(container.id, litters=litters)
+        container.mark_ended(ending.code, oom_killed=ending.oom_killed)
+        self.publish_event("die", container)
+        reaping = asyncio.ensure_future(self.node.end_processes(process.pids))
+        self._keep(reaping)
+        self._reaping.add(reaping)
+        reaping.add_done_callback(self._reaping.discard)
+
+    @property
+    def is_busy(self) -> bool:
+        """Tell whether something starts, stops, or gives its memory back."""
+        return bool(self._reaping) or any(not one.ready.is_set() or one.is_leaving for one in self.running.values())
+
+    def _keep(self, task: asyncio.Future[None]) -> None:
+        assert isinstance(task, asyncio.Task)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self, container: SimContainer, grace: float) -> None:
+        """SIGTERM, then SIGKILL after ``grace`` simulated seconds."""
+        process = self.running.get(container.id)
+        if process is None:
+            return
+        self.publish_event("kill", container, signal="15")
+        process.terminate()
+        try:
+            await asyncio.wait_for(container.ended.wait(), grace / self.node.pace.speed / self.node.clock.rate)
+        except TimeoutError:
+            self.publish_event("kill", container, signal="9")
+            process.kill()
+            await container.ended.wait()
+
+    def publish_event(self, action: str, container: SimContainer, **more: str) -> None:
+        """Let everybody who listens to /events know, now and later."""
+        now = self.node.now_ns()
+        attributes = {**container.labels, "image": container.image, "name": container.name, **more}
+        if action == "die":
+            attributes["exitCode"] = str(container.exit_code)
+        event: JsonBody = {
+            "Type": "container",
+            "Action": action,
+            "scope": "local",
+            "status": action,
+            "id": container.id,
+        }
+        event |= {"from": container.image, "Actor": {"ID": container.id, "Attributes": attributes}}
+        event |= {"time": now // 1_000_000_000, "timeNano": now}
+        self._told = [*self._told, event][-_EVENTS:]
+        for queue in self._listeners:
+            queue.put_nowait(event)
+
+    def past_events(self, container: str, actions: Sequence[str]) -> bytes:
+        """Return what has happened to a container, one JSON object a line."""
+        found = [event for event in self._told if event["id"] == container and event["Action"] in actions]
+        return b"".join(json.dumps(event).encode() + b"\n" for event in found)
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Yield what happens from now on, one JSON object a line."""
+        queue: asyncio.Queue[JsonBody] = asyncio.Queue()
+        self._listeners.add(queue)
+        try:
+            while True:
+                yield json.dumps(await queue.get()).encode() + b"\n"
+        finally:
+            self._listeners.discard(queue)

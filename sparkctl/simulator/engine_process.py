@@ -1,0 +1,309 @@
+"""A container's processes: they play the engine's script, take memory, serve, and hear signals."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import Any
+
+from sparkctl.engines.simulation.decode_lines import build_past_decode_lines, stream_decode_lines
+from sparkctl.engines.simulation.decode_model import DecodeModel
+from sparkctl.engines.simulation.engine_launch import SimEngineKind, SimLaunch, parse_launch
+from sparkctl.engines.simulation.script_steps import (  # fmt: skip
+    AT_ONCE,
+    NOW,
+    STAMP,
+    Cut,
+    Depend,
+    Exit,
+    Follow,
+    Free,
+    Gather,
+    Grow,
+    Hang,
+    Join,
+    Leak,
+    Listen,
+    Load,
+    Open,
+    Raise,
+    Say,
+    Script,
+    ScriptStep,
+)
+from sparkctl.simulator.engine_scripts import ENGINES, build_start_script, build_worker_script
+from sparkctl.simulator.openai_api import SimOpenAiServer
+from sparkctl.simulator.rank_network import LossReason, RankLoss, RankMember, RankNetwork, RendezvousTimeout
+from sparkctl.simulator.sim_container import SimContainer
+from sparkctl.simulator.sim_node import NodeFault, SimNode
+from sparkctl.simulator.simulated_clock import DriftFreeTimer
+
+SIGKILLED = Exit(137)
+STUCK_CLOCK_SHARE = 0.33  # of its speed: about what is left of a busy GPU's clock, 800 of 2400 MHz
+COPYING, WARMING = 0.03, 0.42  # how busy the GPU is while weights come, and while graphs are captured
+
+
+class EngineProcess:
+    """One run of one container. ``pids`` are its main process and the one that holds the GPU."""
+
+    def __init__(self, node: SimNode, container: SimContainer, fabric: RankNetwork) -> None:
+        self.node = node
+        self.fabric = fabric
+        self.container = container
+        launch = parse_launch(container.image, container.command, container.env, node.fault)
+        self.launch = replace(
+            launch, share=STUCK_CLOCK_SHARE if NodeFault.STUCK_CLOCK in node.options.troubles else 1.0
+        )
+        self.engine = ENGINES[self.launch.kind]
+        self.pids = [node.spawn(container.id), node.spawn(container.id)]
+        self.ready = asyncio.Event()
+        self.decoding = DecodeModel(self.launch, node.pace)
+        self.serving = SimOpenAiServer(self.launch, self.decoding, self._access)
+        self._signal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.deaf = not self.engine.hears_sigterm
+        self._rushed: float | None = None
+        self._handler = self.serving.handle
+        self._starting = 0.0  # how busy the start keeps the GPU
+        self.member = self._member()
+        self._depends = asyncio.Event()  # it would feel the end of another rank
+        if self.member is not None:
+            node.spread.add(self.pids[1])
+        node.at_work[self.pids[1]] = lambda: 0.96 if self._running() else self._starting
+
+    def _member(self) -> RankMember | None:
+        joining = self.launch.joining
+        if joining is None:
+            return None
+        rank = (
+            self.launch.rank
+            if self.launch.kind not in (SimEngineKind.RAY, SimEngineKind.RPC, SimEngineKind.MPI)
+            else None
+        )
+        listens = joining.is_head != joining.bond.is_dialled  # where the head looks for them it is the worker that does
+        own = joining.own or (joining.place[0] if listens else self.node.address)
+        return RankMember(self.launch, self.node.name, joining, own, lambda: self.decoding.running, rank)
+
+    def _running(self) -> int:
+        """Return how many requests it works on: a worker on those of its head."""
+        group = None if self.member is None else self.member.group
+        return self.decoding.running if group is None or group.loss is not None else group.head.running()
+
+    @property
+    def is_leaving(self) -> bool:
+        """Tell whether it was asked to end."""
+        return self._signal.done()
+
+    @property
+    def pid(self) -> int:
+        """The main process."""
+        return self.pids[0]
+
+    def start_as_running_since(self, ready_since: float) -> None:
+        """Play the start without waiting, as something that began so many seconds ago."""
+        began = self.node.now_ns() - int(ready_since * 1e9)
+        self._rushed = 0.0
+        self.container.created = began - 2_000_000_000
+        self.container.started = began
+        self.container.journal.clock = lambda: began + int((self._rushed or 0) * 1e9)
+
+    def add_background_load(self, requests: int, since: float = 60.0) -> None:
+        """Serve so many requests from now on, and have log and counters say that it did so for ``since`` seconds already."""
+        self.decoding.counts()
+        self.decoding.background = requests
+        self.decoding.worked(since)
+        now = self.node.now_ns()
+        for age, line, stream in build_past_decode_lines(self.launch, self.decoding, since):
+            stamp = now - int(age * 1e9)
+            self.container.journal.clock = lambda stamp=stamp: stamp  # type: ignore[misc]
+            self._write(line + "\n", stream)
+        self.container.journal.clock = self.node.now_ns
+
+    def terminate(self) -> None:
+        """Send SIGTERM; a process that hangs does not hear it."""
+        if not self.deaf and not self._signal.done():
+            self._signal.set_result("TERM")
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        if self._signal.done():
+            self._signal = asyncio.get_running_loop().create_future()
+        self._signal.set_result("KILL")
+
+    async def run(self) -> Exit:
+        """Live until the end; return how it ended. The port and nothing else is given back here."""
+        ending = asyncio.ensure_future(self._run_engine())
+        try:
+            waiting: set[asyncio.Future[Any]] = {ending, self._signal}
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if ending.done():
+                return ending.result()
+            if self._signal.result() == "KILL":
+                return SIGKILLED
+            return await self._leave()
+        finally:
+            ending.cancel()
+            await asyncio.gather(ending, return_exceptions=True)
+            if self.member is not None:
+                self.fabric.leave(self.member)
+            if self.node.ports.get(self.launch.port) == self._handler:
+                del self.node.ports[self.launch.port]
+
+    async def _leave(self) -> Exit:
+        leaving = asyncio.ensure_future(self._run_script(self.engine.farewell(self.launch)))
+        killed = self._signal = asyncio.get_running_loop().create_future()
+        try:
+            await asyncio.wait({leaving, killed}, return_when=asyncio.FIRST_COMPLETED)
+            return leaving.result() or Exit(0) if leaving.done() else SIGKILLED
+        finally:
+            leaving.cancel()
+            await asyncio.gather(leaving, return_exceptions=True)
+
+    async def _run_engine(self) -> Exit:
+        """Start and serve; where another rank is lost, end as this engine does, or begin again."""
+        while True:
+            serving, losing = (
+                asyncio.ensure_future(self._serve_requests()),
+                asyncio.ensure_future(self._wait_for_rank_loss()),
+            )
+            try:
+                await asyncio.wait({serving, losing}, return_when=asyncio.FIRST_COMPLETED)
+                if serving.done():
+                    return serving.result()
+                loss = losing.result()
+            finally:
+                serving.cancel()
+                losing.cancel()
+                await asyncio.gather(serving, losing, return_exceptions=True)
+            assert self.engine.apart is not None
+            self.ready.clear()
+            ended = await self._run_script(self.engine.apart(self.launch, loss))
+            if ended is not None:
+                return ended
+
+    async def _wait_for_rank_loss(self) -> RankLoss:
+        """Return how another rank was lost, once that can be felt here."""
+        await self._depends.wait()
+        self._depends.clear()
+        member = self.member
+        assert member is not None
+        assert member.group is not None
+        group = member.group
+        await group.lost.wait()
+        loss = group.loss_to(member)
+        if loss.address == member.address:  # it was this one, and it lives: until its head is gone, too
+            await group.headless.wait()
+            return RankLoss(LossReason.DIED, group.head.address)
+        return loss
+
+    async def _serve_requests(self) -> Exit:
+        memory = self.node.memory
+        script = build_start_script(self.launch, lambda: memory.available, lambda: self.launch.port in self.node.ports)
+        ended = await self._run_script(script)
+        if ended is not None:
+            return ended
+        self._rushed, self._starting = None, 0.0
+        self.container.journal.clock = self.node.now_ns
+        self.ready.set()
+        async for line, stream in stream_decode_lines(self.launch, self.decoding):
+            self._write(line + "\n", stream)
+        return Exit(0)
+
+    async def _run_script(self, script: Script) -> Exit | None:
+        """Do the steps of a script in its time; None where it ends without an exit."""
+        schedule = DriftFreeTimer(self.node.pace)
+        for step in script:
+            after = 0.0 if isinstance(step, AT_ONCE) else step.after
+            if self._rushed is None:
+                await schedule.wait(after)
+            else:
+                self._rushed += after
+            if isinstance(step, Exit):
+                return step
+            if isinstance(step, Follow):
+                return await self._run_script(build_worker_script(self.launch, lambda: self.node.memory.available))
+            try:
+                await self._run_step(step)
+                if isinstance(step, Join | Gather):
+                    schedule = DriftFreeTimer(self.node.pace)  # from when they were there
+            except RendezvousTimeout as none:
+                assert self.engine.alone is not None
+                return await self._run_script(self.engine.alone(self.launch, none.have, none.of))
+            except MemoryError as short:
+                held = self.node.memory.gpu.get(self.pids[1], 0)
+                free = self.node.memory.available_to_cuda
+                return await self._run_script(self.engine.out_of_memory(self.launch, int(str(short)), free, held))
+        return None
+
+    async def _run_step(self, step: ScriptStep) -> None:
+        memory, (main, worker) = self.node.memory, self.pids
+        match step:
+            case Say(_, text, stream, end):
+                self._write(text + end, stream)
+            case Load(_, _, _, size):
+                memory.read_file(self.launch.model, size)
+                memory.allocate(worker, gpu=size)
+                self._starting = COPYING
+            case Grow(_, gpu, anonymous, kv_tokens):
+                memory.allocate(worker, gpu=gpu, anonymous=anonymous // 3)
+                memory.allocate(main, anonymous=anonymous - anonymous // 3)
+                self._starting = WARMING if gpu else self._starting
+                self.decoding.kv_tokens = kv_tokens or self.decoding.kv_tokens
+            case Leak(_, size):
+                memory.allocate_until_full(main, size)
+                await asyncio.sleep(0)  # whoever watches gets its turn, however fast time goes
+            case Listen(ready):
+                self.node.ports[self.launch.port] = self._handler
+                self.serving.ready = ready
+            case Open() if self.member is not None:
+                self.fabric.open(self.member)
+            case Join(meanwhile):
+                await self._join(meanwhile)
+            case Depend() if self.member is not None:
+                self._depends.set()
+            case Gather() if self.member is not None and self.member.group is not None:
+                self._depends.set()
+                self.member.group.mark_loaded(self.member)
+                await self.member.group.loaded.wait()
+            case Raise(said) if self.member is not None and self.member.group is not None:
+                self.member.group.lose(LossReason.RAISED, self.member, said)
+            case Cut():
+                self.fabric.cut()
+            case Free():
+                for pid in self.pids:
+                    memory.release(pid)
+            case Hang():
+                self.deaf = True
+                await asyncio.Event().wait()
+
+    async def _join(self, meanwhile: tuple[Say, ...]) -> None:
+        """Wait for the other ranks; one that knew nothing of the model knows now what its head was told."""
+        assert self.member is not None
+        telling = asyncio.ensure_future(self._run_script(iter(meanwhile if self._rushed is None else ())))
+        try:
+            group = await self.fabric.join(self.member, self.node.pace.sleep)
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+        if self.engine.follow is not None:
+            self._copy_head_launch(group.head.launch)
+
+    def _copy_head_launch(self, head: SimLaunch) -> None:
+        own = self.launch
+        rank = None if self.member is None else self.member.rank
+        self.launch = replace(
+            head, kind=own.kind, argv=own.argv, port=own.port, rank=rank or 1, fault=own.fault, joining=own.joining,
+            share=own.share, api_key=None,
+        )  # fmt: skip
+        self.decoding = DecodeModel(self.launch, self.node.pace)
+        self.serving = SimOpenAiServer(self.launch, self.decoding, self._access)
+
+    def _write(self, text: str, stream: str) -> None:
+        now = time.gmtime(self.container.journal.clock() // 1_000_000_000)
+        for mark, spelling in ((NOW, self.engine.time_format), (STAMP, "%Y-%m-%d %H:%M:%S")):
+            text = text.replace(mark, time.strftime(spelling, now))
+        self.container.journal.write(text, stream)
+
+    def _access(self, line: str) -> None:
+        prefix = {SimEngineKind.SGLANG: f"[{NOW}] ", SimEngineKind.VLLM: "(APIServer pid=1) "}.get(self.launch.kind, "")
+        self._write(f"{prefix}{line}\n", "stdout")

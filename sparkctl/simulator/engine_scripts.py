@@ -1,0 +1,166 @@
+"""Which script an engine follows, and how faults bend it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sparkctl.engines.sglang import simulated_script as sglang_scenes
+from sparkctl.engines.simulation import small_scripts
+from sparkctl.engines.simulation.engine_launch import SimEngineKind, SimLaunch
+from sparkctl.engines.simulation.script_steps import Cut, Exit, Hang, Leak, Listen, Load, Script
+from sparkctl.engines.vllm import simulated_ray
+from sparkctl.engines.vllm import simulated_script as vllm_scenes
+from sparkctl.simulator.rank_network import RankLoss
+from sparkctl.simulator.sim_node import EngineFault
+from sparkctl.simulator.unified_memory import GIB
+
+FAULT_AT_SHARE = 0.6  # of the weights
+
+
+@dataclass(frozen=True, slots=True)
+class EngineScripts:
+    """The scenes of one engine. ``out_of_memory`` takes the bytes wanted, free, and held already.
+
+    Of one that can be spread over several Sparks: ``alone`` where so many ranks of so many came, ``apart`` where a rank
+    was lost, ``follow`` what a rank does that only the head tells what to load.
+    """
+
+    time_format: str
+    start: Callable[[SimLaunch, Callable[[], int], Callable[[], bool]], Script]
+    out_of_memory: Callable[[SimLaunch, int, int, int], Script]
+    bad_flag: Callable[[SimLaunch], Script]
+    farewell: Callable[[SimLaunch], Script]
+    alone: Callable[[SimLaunch, int, int], Script] | None = None
+    apart: Callable[[SimLaunch, RankLoss], Script] | None = None
+    follow: Callable[[SimLaunch], Script] | None = None
+    hears_sigterm: bool = True
+
+
+ENGINES = {
+    SimEngineKind.SGLANG: EngineScripts(
+        sglang_scenes.TIME_FORMAT,
+        sglang_scenes.script_start,
+        sglang_scenes.script_out_of_memory,
+        sglang_scenes.script_bad_flag,
+        sglang_scenes.script_shut_down,
+        sglang_scenes.script_peers_missing,
+        sglang_scenes.script_peer_lost,
+    ),
+    SimEngineKind.VLLM: EngineScripts(
+        vllm_scenes.TIME_FORMAT,
+        vllm_scenes.start,
+        vllm_scenes.out_of_memory,
+        vllm_scenes.bad_flag,
+        vllm_scenes.farewell,
+        vllm_scenes.alone,
+        vllm_scenes.apart,
+    ),
+    SimEngineKind.LLAMA: EngineScripts(
+        small_scripts.LLAMA_TIME,
+        small_scripts.script_start,
+        small_scripts.out_of_memory_llama,
+        small_scripts.bad_flag_llama,
+        small_scripts.farewell_llama,
+        small_scripts.alone_llama,
+        small_scripts.apart_llama,
+    ),
+    SimEngineKind.RAY: EngineScripts(
+        simulated_ray.TIME_FORMAT,
+        simulated_ray.start_worker,
+        simulated_ray.out_of_memory,
+        vllm_scenes.bad_flag,
+        simulated_ray.shut_down,
+        simulated_ray.report_missing_head,
+        simulated_ray.report_lost_head,
+        simulated_ray.follow,
+    ),
+    SimEngineKind.RPC: EngineScripts(
+        small_scripts.TIME_FORMAT,
+        small_scripts.script_rpc_start,
+        small_scripts.out_of_memory_llama,
+        small_scripts.bad_flag_rpc,
+        small_scripts.farewell,
+        None,
+        small_scripts.script_rpc_peer_lost,
+        small_scripts.script_rpc_load,
+        hears_sigterm=False,
+    ),
+    SimEngineKind.TRTLLM: EngineScripts(
+        small_scripts.TRTLLM_TIME,
+        small_scripts.start_trtllm,
+        small_scripts.out_of_memory_trtllm,
+        small_scripts.bad_flag_trtllm,
+        small_scripts.farewell,
+        small_scripts.alone_trtllm,
+        small_scripts.apart_trtllm,
+    ),
+    SimEngineKind.MPI: EngineScripts(
+        small_scripts.TRTLLM_TIME,
+        small_scripts.start_mpi,
+        small_scripts.out_of_memory_trtllm,
+        small_scripts.bad_flag_mpi,
+        small_scripts.farewell,
+        None,
+        small_scripts.apart_mpi,
+        small_scripts.follow_mpi,
+    ),
+    SimEngineKind.TTS: EngineScripts(
+        small_scripts.TIME_FORMAT,
+        small_scripts.start_uvicorn,
+        sglang_scenes.script_out_of_memory,
+        small_scripts.bad_flag_uvicorn,
+        small_scripts.farewell,
+    ),
+}
+
+
+def build_start_script(launch: SimLaunch, available: Callable[[], int], port_taken: Callable[[], bool]) -> Script:
+    """Return the start of a launch, its fault included."""
+    engine = ENGINES[launch.kind]
+    if launch.fault is EngineFault.BAD_FLAG:
+        return engine.bad_flag(launch)
+    return _apply_fault(launch, engine.start(launch, available, port_taken), available)
+
+
+def build_worker_script(launch: SimLaunch, available: Callable[[], int]) -> Script:
+    """Return what a rank does that only its head tells what to load, its fault included."""
+    follow = ENGINES[launch.kind].follow
+    assert follow is not None
+    return _apply_fault(launch, follow(launch), available)
+
+
+def _apply_fault(launch: SimLaunch, script: Script, available: Callable[[], int]) -> Script:
+    is_spared = launch.fault is EngineFault.WORKER_DIES and launch.rank == 0
+    if launch.fault in (None, EngineFault.NO_TOKEN, EngineFault.BAD_FLAG) or is_spared:
+        return script
+    return _inject_fault(launch, script, available)
+
+
+def _inject_fault(launch: SimLaunch, script: Script, available: Callable[[], int]) -> Script:
+    """Follow the script up to the breaking point, then the fault."""
+    for step in script:
+        yield step
+        if (isinstance(step, Listen) and step.ready) or (
+            isinstance(step, Load) and step.done >= FAULT_AT_SHARE * step.total
+        ):
+            break
+    if launch.fault is EngineFault.FABRIC_CUT:
+        yield Cut()
+        yield from script
+    elif launch.fault is EngineFault.WORKER_DIES:
+        yield Exit(137)
+    elif launch.fault is EngineFault.CUDA_OOM:
+        yield from ENGINES[launch.kind].out_of_memory(
+            launch, int(2.25 * GIB), int(1.18 * GIB), int(FAULT_AT_SHARE * launch.weights)
+        )
+    elif launch.fault is EngineFault.OOM_KILLED:
+        yield Exit(137, oom_killed=True)
+    elif launch.fault is EngineFault.HANG:
+        yield Hang()
+    elif launch.fault is EngineFault.MEMORY_RUNAWAY:
+        while available() > 0:
+            yield Leak(0.1, GIB // 4)
+        yield Hang()
+    else:
+        yield Exit(0)

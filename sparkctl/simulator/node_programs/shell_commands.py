@@ -1,0 +1,285 @@
+"""The commands that sparkctl runs on a node, and no others: a simulated node has no shell to be clever in."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sparkctl.node import login, switch_journal
+from sparkctl.simulator.fabric_ports import PINGS_LINE, answer_pings
+from sparkctl.simulator.http_server import ReadStream, serve_connection
+from sparkctl.simulator.node_programs.collect import run_collector
+from sparkctl.simulator.node_programs.look_output import FIRST_LINE, print_file_check, print_look
+from sparkctl.simulator.node_programs.sim_agent import run_agent
+from sparkctl.simulator.node_programs.sim_transfer import run_survey, run_transfer
+from sparkctl.simulator.sim_node import SUDO_PASSWORD, USER, ByteSink, SimNode, SudoRule
+from sparkctl.simulator.sim_node_remains import UNLINK_LINE, unlink
+from sparkctl.transport.ssh.login_shell import MARK
+
+DROP_CACHES_COMMAND = ("/usr/bin/tee", "/proc/sys/vm/drop_caches")
+HELD_BY_ANOTHER = 75
+REFUSED = 111  # ECONNREFUSED
+LOCK_SILENT = 30.0  # seconds by the node's clock after which a lock's holder is taken for gone
+NO_SHELL = 255  # as ssh says that it could not connect
+_FROM_STDIN = re.compile(r"sh -c 's=\$\(dd bs=(\d+) ")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandStreams:
+    """A command's three streams, in bytes."""
+
+    stdin: ReadStream
+    stdout: ByteSink
+    stderr: ByteSink
+
+    async def all_input(self) -> bytes:
+        """Return everything up to the end of stdin."""
+        read = b""
+        while data := await self.stdin.read(65536):
+            read += data
+        return read
+
+
+CommandHandler = Callable[[SimNode, list[str], CommandStreams], Awaitable[int]]
+
+
+async def run_command(node: SimNode, line: str, streams: CommandStreams) -> int:
+    """Run one command line as sshd would hand it over; return its exit status."""
+    if from_stdin := _FROM_STDIN.match(line):
+        line = await _read_command(int(from_stdin[1]), streams)
+    try:
+        argv = shlex.split(line)
+    except ValueError as error:
+        return _fail(streams, f"sh: {error}", 2)
+    if not argv:
+        return _fail(streams, f"{node.name} is simulated: there is no shell on it", NO_SHELL)
+    command = _COMMANDS.get(argv[0].rpartition("/")[2])
+    return await (command or _unknown)(node, argv, streams)
+
+
+async def _read_command(size: int, streams: CommandStreams) -> str:
+    """Return the command that comes on stdin in ``size`` bytes of a script of `wire.login_shell`."""
+    script = b""
+    while len(script) < size and (more := await streams.stdin.read(size - len(script))):
+        script += more
+    for output in (streams.stdout, streams.stderr):
+        output.write(MARK)
+    return script.decode("utf-8", "replace").partition("\nexec ")[2]
+
+
+def _fail(streams: CommandStreams, message: str, status: int) -> int:
+    streams.stderr.write(f"{message}\n".encode())
+    return status
+
+
+async def _unknown(_node: SimNode, argv: list[str], streams: CommandStreams) -> int:
+    return _fail(streams, f"not simulated: {shlex.join(argv)}", 127)
+
+
+async def _sh(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
+    if argv[1:3] == ["-s", "--"]:
+        script = (await streams.all_input()).decode("utf-8", "replace")
+        answer = _SCRIPTS.get(script.split("\n", 1)[0].strip())
+        if answer is None:
+            return await _unknown(node, argv, streams)
+        streams.stdout.write(answer(node, argv[3:]).encode())
+        return 0
+    if len(argv) == 9 and argv[1] == "-c" and argv[3] == "sparkctl-lock":
+        return await _lock(node, argv[4], argv[7], streams)
+    if len(argv) == 4 and argv[1] == "-c" and argv[3] == "sparkctl-guard" and node.guard is not None:
+        streams.stdout.write(node.guard.list_directory())
+        return 0
+    return await _unknown(node, argv, streams)
+
+
+def _print_login(node: SimNode, _words: list[str]) -> str:
+    return f"@@ login\n{USER}\n22\nlisted\n@@ end\n"
+
+
+async def _env(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
+    """A login at another node, whose sshd knows the keys; nothing else is run in another environment here."""
+    if "ssh" not in argv or argv[-1] != "true":
+        return await _unknown(node, argv, streams)
+    return 0
+
+
+def _journal(node: SimNode, words: list[str]) -> str:
+    text, over = (words[1], words[2:]) if words[0] == "write" else (None, words[1:])
+    if over and (node.journal or switch_journal.NO_JOURNAL) not in over:
+        return "@@ other\n"
+    node.journal = text
+    return "@@ removed\n" if text is None else "@@ written\n"
+
+
+async def _python(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
+    """The probe, the guard and the collector, sent over stdin, their options behind the lengths."""
+    if argv[1:2] == ["-ISc"]:
+        return 0  # whether there is a Python, and new enough
+    if argv[1:3] == ["-IS", "-c"] and "sparkctl-whole" in argv[3]:
+        streams.stdout.write(print_file_check(node, argv[4:]))
+        return 0
+    if argv[1:3] == ["-IS", "-c"] and "socket" in argv[3]:
+        return await _ask_port(node, int(argv[4]), streams)
+    if argv[1:3] == ["-ISu", "-c"] and "sparkctl-guard" in argv[3] and node.guard is not None:
+        await node.guard.start(argv[4:], streams.stdin, streams.stdout)
+        return 0
+    if argv[1:3] == ["-ISu", "-c"] and "sparkctl-collect" in argv[3]:
+        await streams.stdin.read(int(argv[4]) + int(argv[5]))
+        streams.stdout.write(run_collector(node))
+        return 0
+    for mark, work in (("sparkctl-survey", run_survey), ("sparkctl-carry", run_transfer)):
+        if argv[1:3] == ["-ISu", "-c"] and mark in argv[3]:
+            return await work(node, argv[4:], streams.stdin, streams.stdout)
+    if argv[1:3] != ["-ISu", "-c"] or "sparkctl-probe" not in argv[3]:
+        return await _unknown(node, argv, streams)
+    await run_agent(node, argv[4:], streams.stdin, streams.stdout)
+    return 0
+
+
+class _Question:
+    """A client of a port that has said all it has to say, and waits for the answer; it goes to ``stdout``."""
+
+    def __init__(self, data: bytes, stdout: ByteSink) -> None:
+        self._data, self._stdout = data, stdout
+
+    async def read(self, n: int = -1) -> bytes:
+        if not self._data:
+            await asyncio.Event().wait()
+        data, self._data = self._data, b""
+        return data
+
+    def write(self, data: bytes) -> None:
+        self._stdout.write(data)
+
+    async def drain(self) -> None:
+        """It takes everything."""
+
+    def close(self) -> None:
+        """Its end is the command's."""
+
+
+async def _ask_port(node: SimNode, port: int, streams: CommandStreams) -> int:
+    handler = node.ports.get(port)
+    if handler is None:
+        return REFUSED
+    question = _Question(await streams.all_input(), streams.stdout)
+    await serve_connection(question, question, handler, "uvicorn")
+    return 0
+
+
+async def _lock(node: SimNode, path: str, info: str, streams: CommandStreams) -> int:
+    """Hold a lock until stdin ends, also with its connection, or is silent for 30 s; the holder's words and status 75 to
+    whoever comes second."""
+    if path in node.locks:
+        streams.stdout.write(f"@@ taken\n{node.locks[path]}\n".encode())
+        return HELD_BY_ANOTHER
+    node.locks[path] = info
+    try:
+        streams.stdout.write(b"@@ held\n")
+        while await _wait_for_heartbeat(node, streams.stdin):
+            pass
+    finally:
+        del node.locks[path]
+    return 0
+
+
+async def _wait_for_heartbeat(node: SimNode, stdin: ReadStream) -> bool:
+    """Wait for a beat of the holder's; False where none comes in time, or none can come any more."""
+    beat, silence = asyncio.ensure_future(stdin.read(1)), asyncio.ensure_future(node.clock.sleep(LOCK_SILENT))
+    waits: tuple[asyncio.Future[Any], ...] = (beat, silence)
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        return beat.done() and beat.exception() is None and bool(beat.result())
+    finally:
+        for one in waits:
+            one.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+
+async def _sync(_node: SimNode, _argv: list[str], _streams: CommandStreams) -> int:
+    await asyncio.sleep(0.01)
+    return 0
+
+
+async def _sudo(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
+    flags, command = _split_sudo(argv[1:])
+    if tuple(command) != DROP_CACHES_COMMAND:
+        return _fail(streams, "sudo: a password is required", 1)
+    given = await streams.all_input()
+    if node.options.sudo is not SudoRule.ALLOWED or "-k" in flags:
+        if "-S" not in flags:
+            return _fail(streams, "sudo: a password is required", 1)
+        password, _, given = given.partition(b"\n")
+        if password.decode("utf-8", "replace") != SUDO_PASSWORD:
+            return _fail(
+                streams, "Sorry, try again.\nsudo: no password was provided\nsudo: 1 incorrect password attempt", 1
+            )
+        if node.options.sudo is SudoRule.DENIED:
+            return _fail(streams, f"milo is not in the sudoers file on {node.name}.", 1)
+    return _drop(node, given, streams)
+
+
+def _split_sudo(words: list[str]) -> tuple[set[str], list[str]]:
+    flags: set[str] = set()
+    while words and words[0].startswith("-"):
+        flag, *words = words
+        flags.add(flag)
+        if flag == "-p":
+            words = words[1:]
+        if flag == "--":
+            break
+    return flags, words
+
+
+def _drop(node: SimNode, given: bytes, streams: CommandStreams) -> int:
+    number = given.strip()
+    if number not in (b"1", b"2", b"3"):
+        return _fail(streams, "/usr/bin/tee: /proc/sys/vm/drop_caches: Invalid argument", 1)
+    node.memory.drop_caches(int(number))
+    streams.stdout.write(given)
+    return 0
+
+
+async def _cat(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
+    status = 0
+    for path in (word for word in argv[1:] if word != "--"):
+        content = node.file(path)
+        if content is None:
+            status = _fail(streams, f"cat: {path}: No such file or directory", 1)
+        else:
+            streams.stdout.write(content)
+    return status
+
+
+async def _date(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
+    if argv[1:] != ["+%s.%N"]:
+        return await _unknown(node, argv, streams)
+    streams.stdout.write(f"{node.clock.unix_time() + node.clock_ahead:.9f}\n".encode())
+    return 0
+
+
+async def _true(_node: SimNode, _argv: list[str], _streams: CommandStreams) -> int:
+    return 0
+
+
+_SCRIPTS = {
+    FIRST_LINE: print_look,
+    PINGS_LINE: answer_pings,
+    UNLINK_LINE: unlink,
+    switch_journal.SCRIPT_MARKER: _journal,
+    login.FIRST_LINE: _print_login,
+}
+_COMMANDS: dict[str, CommandHandler] = {
+    "sh": _sh,
+    "python3": _python,
+    "sync": _sync,
+    "sudo": _sudo,
+    "cat": _cat,
+    "date": _date,
+    "true": _true,
+    "env": _env,
+}

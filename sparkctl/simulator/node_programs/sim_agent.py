@@ -1,0 +1,284 @@
+"""What the travelling probe says on a simulated Spark: its own words, about machines that exist in one process only."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any, Protocol
+
+from sparkctl.node import agent
+from sparkctl.simulator.docker_api import VERSION
+from sparkctl.simulator.fabric_ports import FABRIC, interface_mtu, interface_networks, list_gids, list_link_speeds
+from sparkctl.simulator.http_server import ReadStream
+from sparkctl.simulator.sim_node import FULL_FREE, HOME, KERNEL, NodeFault, SimNode
+from sparkctl.simulator.unified_memory import MAPPED_FILES, SWAP_TOTAL
+
+SLOW_CORES, FAST_CORES = [*range(5), *range(10, 15)], [*range(5, 10), *range(15, 20)]  # A725 and X925, as on a GB10
+IDLE, SW_POWER_CAP, SW_THERMAL = 0x1, 0x4, 0x20
+_LANE_BANDWIDTH = (
+    13.8e9 / 8 / 2
+)  # bytes/s each way between two Sparks that share a model: 13.8 Gb/s in all, seen on a real pair
+_SETTINGS = {"swappiness": 60, "min_free_kbytes": 45056, "compaction_proactiveness": 20}
+_BLOCKS = [2214, 1801, 1204, 911, 702, 540, 411, 302, 214, 160, 141, 120, 88, 1530]
+
+
+class Output(Protocol):
+    """Where the probe writes."""
+
+    def write(self, data: bytes) -> None: ...
+
+
+async def run_agent(node: SimNode, words: Sequence[str], stdin: ReadStream, stdout: Output) -> None:
+    """Play the probe: take its source from stdin, sample at its rate, end when stdin does or when it is not fed."""
+    left = int(words[0]) + int(words[1])
+    while left > 0:
+        taken = await stdin.read(min(left, 65536))
+        if not taken:
+            return
+        left -= len(taken)
+    options = dict(zip(words[2::2], words[3::2], strict=False))
+    probe = SimAgent(node, float(options.get("--every", 2)), _disks(words))
+    fed = float(options.get("--fed", 10))
+    stdout.write(_line({"kind": "hello", "identity": _identity(node)}))
+    sampling = asyncio.ensure_future(probe.send_samples(stdout))
+    try:
+        with suppress(TimeoutError):
+            while True:
+                async with asyncio.timeout(fed):
+                    said = await stdin.read(4096)
+                if not said:
+                    return
+                probe.handle_command(said)
+    finally:
+        sampling.cancel()
+        await asyncio.gather(sampling, return_exceptions=True)
+
+
+def _disks(words: Sequence[str]) -> list[str]:
+    return [value for option, value in pairwise(words) if option == "--disk"]
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    return json.dumps({"probe": agent.PROTOCOL, **message}, separators=(",", ":")).encode() + b"\n"
+
+
+def _identity(node: SimNode) -> dict[str, Any]:
+    earlyoom = node.options.earlyoom.split()
+    return {
+        "host": node.name,
+        "kernel": KERNEL,
+        "machine": "aarch64",
+        "boot_id": node.boot_id,
+        "product": "DGX Spark",
+        "driver": node.options.driver,
+        "os": "7.3.1",
+        "distribution": "Ubuntu 24.04.4 LTS",
+        "python": "3.12.3",
+        "docker": VERSION,
+        "toolkit": "1.19.0" if node.options.gpu_runtime else None,
+        "up": round(node.uptime, 2),
+        "sysctl": dict.fromkeys(agent.SETTINGS, 0) | _SETTINGS,
+        "configured": [],
+        "swaps": [{"path": "/swap.img", "kind": "file", "total": SWAP_TOTAL, "used": 0}],
+        "earlyoom": {"version": "1.7", "argv": earlyoom, "configured": None} if earlyoom else None,
+    }
+
+
+class SimAgent:
+    """Samples of one node. Counters of links go on from zero when it starts."""
+
+    def __init__(self, node: SimNode, every: float, disks: list[str]) -> None:
+        self.node = node
+        self.every = every
+        self.disks = disks
+        self.sequence = 0
+        self.began = self.counted = node.clock.monotonic()
+        self.moved: dict[str, float] = {}  # bytes each way, by RDMA device
+        self.changed = asyncio.Event()
+
+    def handle_command(self, said: bytes) -> None:
+        for line in said.splitlines():
+            words = line.split()
+            if len(words) == 2 and words[0] == b"every":
+                self.every = float(words[1])
+                self.changed.set()
+
+    async def send_samples(self, stdout: Output) -> None:
+        while True:
+            self.sequence += 1
+            stdout.write(_line(self.sample()))
+            self.changed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.every / self.node.clock.rate):
+                    await self.changed.wait()
+
+    def sample(self) -> dict[str, Any]:
+        node, busy = self.node, self.node.gpu_busy
+        memory, detail = agent.memory_of(node.memory.meminfo().encode())
+        detail.update(agent.counters_of(node.vmstat().encode()))
+        detail.update(pressure={"some": 0.0, "full": 0.0, "some_total": 0, "full_total": 0}, blocks=_BLOCKS)
+        return {
+            "kind": "sample",
+            "sequence": self.sequence,
+            "time": round(node.now(), 3),
+            "uptime": round(node.uptime, 3),
+            "memory": memory,
+            "detail": detail,
+            "cpu": self._cpu(busy),
+            "gpus": [self._gpu(busy)],
+            "gpu_trouble": None,
+            "gpu_silent_for": None,
+            "devices_silent_for": None,
+            "spent": round(0.0009 * self.sequence, 3),
+            "temperatures": self._temperatures(busy),
+            "disks": [self._disk(path) for path in self.disks],
+            "links": self._links(),
+            "rdma": self._rdma(),
+            "processes": self._processes(busy),
+            "psutil": None,
+        }
+
+    def _jitter(self, around: float, by: float) -> float:
+        return around + self.node.random.uniform(-by, by)
+
+    def _cpu(self, busy: float) -> dict[str, Any]:
+        shares: dict[int, float | None] = {
+            core: round(max(0.0, self._jitter(0.02 + (0.09 * busy if core in FAST_CORES else 0), 0.015)), 4)
+            for core in range(20)
+        }
+        clusters = [{"capacity": 1024, "cores": FAST_CORES}, {"capacity": 718, "cores": SLOW_CORES}]
+        return agent.cpu_of(
+            shares if self.sequence > 1 else dict.fromkeys(shares), clusters, b"%.2f 0.80 0.75" % (busy * 2)
+        )
+
+    def _gpu(self, busy: float) -> dict[str, Any]:
+        works = busy > 0.01
+        reading: dict[str, Any] = {
+            "index": 0,
+            "name": "NVIDIA GB10",
+            "uuid": f"GPU-{self.node.boot_id}",
+            "busy": round(min(1.0, max(0.0, self._jitter(busy, 0.02 * busy))), 2) if works else 0.0,
+            "sm_clock": int(self._jitter(2398, 40)) if works else 208,
+            "sm_clock_max": 3003,
+            "power": round(self._jitter(10 + 54 * busy, 0.5 + 4 * busy) if works else self._jitter(4.4, 0.5), 1),
+            "celsius": round(self._jitter(self.node.gpu_temperature(41 + 31 * busy), 0.6)),
+            "pstate": 0 if works else 8,
+            "reasons": SW_POWER_CAP if works else IDLE,
+            "events": {"power_cap": 0, "sw_thermal": 0, "hw_thermal": 0, "power_brake": 0},
+            "memory_total": None,  # not supported on a GB10
+            "memory_used": None,
+            "processes": [
+                {"pid": pid, "memory": size, "busy": None} for pid, size in sorted(self.node.memory.gpu.items()) if size
+            ],
+            "bandwidth_share": None,
+            "bandwidth_peak": None,
+        }
+        return reading | self._apply_gpu_fault(reading["events"]) if busy > 0.1 else reading
+
+    def _apply_gpu_fault(self, events: dict[str, int]) -> dict[str, Any]:
+        """Return what is otherwise on a GPU at work that is not well; figures of real ones."""
+        troubles = self.node.options.troubles
+        if NodeFault.STUCK_CLOCK in troubles:
+            clock, power = int(self._jitter(799, 6)), round(self._jitter(19.5, 0.6), 1)
+            return {"sm_clock": clock, "power": power, "celsius": 52, "reasons": 0}
+        if NodeFault.HOT in troubles:
+            slowed = events | {"sw_thermal": int((self.node.clock.monotonic() - self.began) * 4e8) + 2_507_085_031}
+            return {"sm_clock": int(self._jitter(1890, 40)), "celsius": 92, "reasons": SW_THERMAL, "events": slowed}
+        if NodeFault.BUSY_WAIT in troubles:
+            return {"busy": 0.96, "power": round(self._jitter(18, 0.5), 1), "celsius": 55, "reasons": 0}
+        return {}
+
+    def _temperatures(self, busy: float) -> list[dict[str, Any]]:
+        nics = ("0000:01:00.0", "0000:01:00.1", "0002:01:00.0", "0002:01:00.1")
+        chips = [("acpitz", None, "thermal_zone0", 52 + 26 * busy), ("nvme", "Composite", "nvme0", 44.0)]
+        chips += [("mlx5", "asic", nic, 57.0) for nic in nics]
+        return [
+            {"chip": chip, "label": label, "device": device, "celsius": round(self._jitter(value, 0.8), 1)}
+            for chip, label, device, value in chips
+        ]
+
+    def _disk(self, path: str) -> dict[str, Any]:
+        if path.replace("~", HOME, 1) in self.node.options.missing:
+            return {"path": path, "total": None, "free": None}
+        full = NodeFault.FULL_DISK in self.node.options.troubles
+        return {"path": path, "total": 3_780_636_740 << 10, "free": FULL_FREE if full else 2_384_206_868 << 10}
+
+    def _links(self) -> list[dict[str, Any]]:
+        names = ("enP2p1s0f0np0", "enP2p1s0f1np1", "enP7s7", "enp1s0f0np0", "enp1s0f1np1", "wlP9s9")
+        linked = list_link_speeds(self.node)
+        passed = int((self.node.clock.monotonic() - self.began) * 1200)
+        return [
+            {
+                "name": name,
+                "carrier": name in linked,
+                "state": "up" if name in linked else "down",
+                "speed": linked.get(name),
+                "mtu": interface_mtu(name),
+                "received": passed if name in linked else 0,
+                "sent": passed if name in linked else 0,
+                "errors": 0,
+                "receive_rate": (1200.0 if name in linked else 0.0) if self.sequence > 1 else None,
+                "send_rate": (1200.0 if name in linked else 0.0) if self.sequence > 1 else None,
+                "networks": interface_networks(self.node, name),
+            }
+            for name in names
+        ]
+
+    def _rdma(self) -> list[dict[str, Any]]:
+        half = NodeFault.IDLE_FUNCTION in self.node.options.troubles
+        linked = list_link_speeds(self.node)
+        ports = [(name, interface, interface in linked) for name, interface in FABRIC.items()]
+        ports += [("rocep1s0f1", "enp1s0f1np1", False), ("roceP2p1s0f1", "enP2p1s0f1np1", False)]
+        shares = dict.fromkeys(FABRIC, 0.5) if not half else {"rocep1s0f0": 1.0}
+        moving = _LANE_BANDWIDTH if self.node.fabric_busy and self.node.is_cabled() else 0.0
+        rates = [moving * shares.get(name, 0.0) for name, _, _ in ports]
+        now = self.node.clock.monotonic()
+        for (name, _, _), rate in zip(ports, rates, strict=True):
+            self.moved[name] = self.moved.get(name, 0.0) + rate * (now - self.counted)
+        self.counted = now
+        return [
+            {
+                "name": name,
+                "port": "1",
+                "interface": interface,
+                "state": "4: ACTIVE" if up else "1: DOWN",
+                "rate": "200 Gb/sec (2X NDR)" if up else "40 Gb/sec (4X QDR)",
+                "received": int(self.moved[name]),
+                "sent": int(self.moved[name]),
+                "receive_rate": rate if self.sequence > 1 else None,
+                "send_rate": rate if self.sequence > 1 else None,
+                "errors": dict.fromkeys((*agent.Ports.ERRORS, *agent.Ports.HARDWARE), 0),
+                "gids": list_gids(self.node, interface) if up else [],
+            }
+            for (name, interface, up), rate in zip(ports, rates, strict=True)
+        ]
+
+    def _processes(self, busy: float) -> list[dict[str, Any]]:
+        memory = self.node.memory
+        lost = [pid for pid in sorted(memory.gpu) if pid not in self.node.processes]
+        return [
+            {
+                "pid": pid,
+                "parent": 1,
+                "name": "VLLM::EngineCor",
+                "unit": "session-12.scope",
+                "gpu_memory": memory.gpu[pid],
+            }
+            for pid in lost
+            if NodeFault.ORPHAN in self.node.options.troubles
+        ] + [
+            {
+                "pid": pid,
+                "parent": 1,
+                "name": "python3",
+                "container": container,
+                "resident": memory.anonymous.get(pid, 0),
+                "rss": memory.anonymous.get(pid, 0) + MAPPED_FILES // 4,
+                "cpu": round(busy, 3) if self.sequence > 1 else None,
+                "gpu_memory": memory.gpu.get(pid),
+            }
+            for pid, container in sorted(self.node.processes.items())
+        ]

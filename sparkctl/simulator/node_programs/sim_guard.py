@@ -1,0 +1,305 @@
+"""The guard of a simulated Spark: the real one's protocol and decisions, on memory that exists in one process only."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from sparkctl.node import agent
+from sparkctl.node.guard.daemon import IDLE_EXIT_SECONDS, WEIGHTS_LEASE_SECONDS
+from sparkctl.node.guard.decision import (
+    CALM,
+    FAST,
+    WINDOW,
+    GuardDecision,
+    KillCandidate,
+    MeminfoReading,
+    choose_kill_candidate,
+    decide_action,
+    default_cache_below,
+    is_starved_by_page_cache,
+)
+from sparkctl.node.guard.socket_server import GUARD_PROTOCOL
+from sparkctl.node.guard.watches import ContainerWatch, read_field
+from sparkctl.simulator.docker_daemon import SimDockerDaemon
+from sparkctl.simulator.http_server import ReadStream, SimHttpRequest, WriteStream
+from sparkctl.simulator.sim_node import ByteSink, SimNode, SudoRule
+from sparkctl.simulator.unified_memory import GIB, SWAP_TOTAL, TOTAL
+
+GUARD_DIRECTORY = "/tmp/sparkctl-guard-1000"  # noqa: S108  # of a machine that has no disk
+SOCKET = f"{GUARD_DIRECTORY}/guard.sock"
+MAX_FALL_RATE = 14 * GIB  # bytes a second at which a KV cache is taken in life; here it is there at once
+CACHE_EVERY = 5.0
+TICK = 0.25  # of our seconds
+Json = dict[str, Any]
+
+
+class SimGuard:
+    """One per node, there from the beginning; it counts as running from its first start until it is not needed.
+
+    Memory changes in jumps here. What the readings between two jumps would have been is made up: the level before, and
+    then a fall no faster than a real one. ``receipts``: what lies on the node's disk, by the short id.
+    """
+
+    def __init__(self, node: SimNode, docker: SimDockerDaemon) -> None:
+        self.node = node
+        self.docker = docker
+        self.is_running = False
+        self.is_hung = False  # as after kill -STOP: connections are taken, and nothing is answered
+        self.since = 0.0
+        self.watches: dict[str, ContainerWatch] = {}
+        self.events: list[Json] = []
+        self.receipts: dict[str, Json] = {}
+        self._clients: list[WriteStream] = []
+        self._readings: list[MeminfoReading] = [self._reading(0.0, node.memory.available)]
+        self._recent: deque[MeminfoReading] = deque(maxlen=200)  # as receipts tell them
+        self._dropped_at = -CACHE_EVERY
+        self._killed: set[str] = set()
+        self._ticking: asyncio.Task[None] | None = None
+        self._is_dropping = False
+        node.memory.on_change = self.check_memory
+
+    # how it is reached
+
+    async def start(self, words: Sequence[str], stdin: ReadStream, stdout: ByteSink) -> None:
+        """Play the start command: take all modules from stdin, say where the guard listens."""
+        left = sum(int(part.rpartition(":")[2]) for part in words[0].split(",")) + int(words[1])
+        while left > 0:
+            taken = await stdin.read(min(left, 65536))
+            if not taken:
+                return
+            left -= len(taken)
+        message = {"probe": agent.PROTOCOL, "kind": "guard", "socket": SOCKET, "pid": 3100, "already": self.is_running}
+        if not self.is_running:
+            self.is_running, self.since = True, self.node.now()
+            self._ticking = asyncio.ensure_future(self._tick_on())
+        stdout.write(_line(message))
+
+    def list_directory(self) -> bytes:
+        """Return what a look into its directory finds: the directory, the socket, the receipts."""
+        own = [f"@@ own {'T' if self.is_hung else 'S'}"] if self.is_running else []
+        lines = [*own, f"@@ dir {GUARD_DIRECTORY}", *(["@@ socket"] if self.is_running else [])]
+        return "".join(f"{line}\n" for line in [*lines, *map(json.dumps, self.receipts.values()), "@@ end"]).encode()
+
+    async def serve_client(self, reader: ReadStream, writer: WriteStream) -> None:
+        """Obey one client until it goes."""
+        self._clients.append(writer)
+        rest = b""
+        try:
+            while data := await reader.read(65536):
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    while self.is_hung:  # noqa: ASYNC110  whoever tests sets it
+                        await asyncio.sleep(TICK)
+                    writer.write(_said(self._answer(line)))
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            self._clients.remove(writer)
+            writer.close()
+
+    async def close(self) -> None:
+        """End with the node."""
+        self.node.memory.on_change = None
+        if self._ticking is not None:
+            self._ticking.cancel()
+            await asyncio.gather(self._ticking, return_exceptions=True)
+
+    def _answer(self, line: bytes) -> Json:
+        try:
+            said = json.loads(line)
+            return self._done(said if isinstance(said, dict) else {})
+        except ValueError as error:
+            return {"kind": "refused", "what": str(error)}
+
+    def _done(self, said: Json) -> Json:
+        command, now = said.get("do"), self.node.clock.monotonic()
+        watch = self.watches.get(str(said.get("container")))
+        if command == "watch":
+            fresh = ContainerWatch(said, now)
+            self.watches[fresh.container] = fresh
+        elif command == "phase":
+            if watch is None:
+                raise ValueError("phase: no such watch")
+            watch.weights_until = now + WEIGHTS_LEASE_SECONDS if read_field(said, "weights", bool) else 0.0
+            self.check_memory()
+        elif command == "unwatch":
+            if watch is not None:
+                self._end(watch, read_field(said, "why", str))
+        elif command == "receipt":
+            return {"kind": "receipt", "receipt": self.receipts.get(str(said.get("container"))[:12])}
+        elif command == "forget":
+            self.receipts.pop(str(said.get("container"))[:12], None)
+        elif command != "state":
+            raise ValueError(f"no such command: {command!r}")
+        return self._state(now)
+
+    def _state(self, now: float) -> Json:
+        last = self._readings[-1]._asdict()
+        return {
+            "kind": "state",
+            "since": self.since,
+            "pid": 3100,
+            **{name: last[name] for name in ("available", "free", "page_cache", "swap_free")},
+            "rights": {"drop": self.node.options.sudo is SudoRule.ALLOWED, "compact": False},
+            "locked": True,
+            "docker": True,
+            "watches": [watch.to_json(now) for watch in self.watches.values()],
+            "events": self.events[-50:],
+            "receipts": list(self.receipts),
+        }
+
+    # what it sees and does
+
+    def check_memory(self) -> None:
+        """Judge what memory is now, through the readings that led here."""
+        if self._is_dropping:  # our own drop changes memory, too
+            return
+        for reading in self._interpolate_readings():
+            self._recent.append(reading)
+            self._readings = [one for one in self._readings if reading.at - one.at <= WINDOW + CALM] + [reading]
+            if self.watches and self._judge():
+                return
+
+    def _interpolate_readings(self) -> list[MeminfoReading]:
+        """Return the readings since the last one: level at first, then falling to what is there now."""
+        last, memory = self._readings[-1], self.node.memory
+        fallen = max(0, last.available - memory.available)
+        took = max(CALM, fallen / MAX_FALL_RATE)
+        now = max(self.node.clock.monotonic() * self.node.pace.speed, last.at + took + CALM)
+        level = [
+            self._reading(now - took - back, last.available) for back in (CALM, 0.0) if now - took - back > last.at
+        ]
+        count = max(1, int(took / CALM))
+        falls = [
+            self._reading(now - took + took * step / count, last.available - fallen * step // count)
+            for step in range(1, count + 1)
+        ]
+        settled = [self._reading(now + FAST * step, memory.available) for step in (1, 2)]
+        return [*level, *falls, *settled]
+
+    def _reading(self, at: float, available: int) -> MeminfoReading:
+        memory = self.node.memory
+        return MeminfoReading(at, available, memory.free, memory.file_cache, SWAP_TOTAL)
+
+    def _judge(self) -> bool:
+        """Act on the last reading; True where something was ended."""
+        now = self._readings[-1]
+        dying: list[tuple[ContainerWatch, GuardDecision]] = []
+        for watch in list(self.watches.values()):
+            may_drop = self.node.clock.monotonic() < watch.weights_until
+            step = decide_action(watch.floor, self._readings, may_drop)
+            if step.act != "calm" and not watch.is_warned:
+                watch.is_warned = True
+                self._publish_event("warned", step.why or "memory falls", watch, step)
+            below = watch.cache_below if watch.cache_below is not None else default_cache_below(TOTAL)
+            if step.act == "kill":
+                dying.append((watch, step))
+            elif may_drop and (step.act == "drop" or is_starved_by_page_cache(now, below)):
+                self._drop(watch, now.at)
+        if dying:
+            self._kill(dying)
+        return bool(dying)
+
+    def _drop(self, watch: ContainerWatch, now: float) -> None:
+        if now - self._dropped_at < CACHE_EVERY or self.node.options.sudo is not SudoRule.ALLOWED:
+            return
+        self._dropped_at, self._is_dropping = now, True
+        try:
+            self.node.memory.drop_caches(3)
+        finally:
+            self._is_dropping = False
+        self._publish_event("dropped", "page cache dropped within 0.4 s", watch)
+
+    def _kill(self, dying: list[tuple[ContainerWatch, GuardDecision]]) -> None:
+        able = [watch for watch in self.watches.values() if watch.container not in self._killed]
+        chosen = choose_kill_candidate(
+            KillCandidate(w.container, w.role == "loading", None, w.began, w.tried) for w in able
+        )
+        if chosen is None:
+            return
+        watch = self.watches[chosen.container]
+        step = next((step for one, step in dying if one is watch), dying[0][1])
+        process = self.docker.running.get(watch.container)
+        if process is not None:
+            process.kill()
+        self._killed.add(watch.container)
+        event = self._publish_event("killed", step.why, watch, step)
+        last, told, speed = self._readings[-1].at, self.node.now(), self.node.pace.speed
+        names = ("container", "instance", "profile", "operator", "floor", "role")
+        self.receipts[watch.container[:12]] = {
+            **{name: getattr(watch, name) for name in names},
+            **{name: event[name] for name in ("at", "why", "rate", "to_zero", "available")},
+            "did": "killed",
+            "reaction": None,  # nothing takes time here
+            "answer": 204,
+            # in the operator's seconds, of which the machine has more
+            "samples": [[round(told - (last - one.at) / speed, 3), *one[1:]] for one in self._recent],
+            "events": [one for one in self.events if one["container"] in (None, watch.container)],
+        }
+        self._end(watch, "ended by the guard")
+
+    def _end(self, watch: ContainerWatch, why: str) -> None:
+        if self.watches.pop(watch.container, None) is not None:
+            self._publish_event("ended", why, watch)
+
+    def _publish_event(self, what: str, why: str, watch: ContainerWatch, step: GuardDecision | None = None) -> Json:
+        now = self._readings[-1]
+        event = {
+            "at": round(self.node.now(), 3),
+            "what": what,
+            "container": watch.container,
+            "instance": watch.instance,
+            "available": now.available,
+            "free": self.node.memory.free,
+            "rate": round(step.rate) if step and step.rate else None,
+            "to_zero": round(step.to_zero, 3) if step and step.to_zero is not None else None,
+            "why": why,
+        }
+        self.events.append(event)
+        for client in self._clients:
+            with suppress(OSError):
+                client.write(_said({"kind": "event", "event": event}))
+        return event
+
+    # what it does now and then
+
+    async def _tick_on(self) -> None:
+        quiet_since = self.node.clock.monotonic()
+        while self.node.clock.monotonic() - quiet_since < IDLE_EXIT_SECONDS:
+            await asyncio.sleep(TICK)
+            if self.watches:
+                quiet_since = self.node.clock.monotonic()
+                self.check_memory()
+            for receipt in self.receipts.values():
+                if self.node.now() - receipt["at"] < 2 * TICK:  # the readings after the act belong to it
+                    receipt["samples"].append([self.node.now(), *self._reading(0.0, self.node.memory.available)[1:]])
+            for watch in list(self.watches.values()):
+                await self._expire_watch(watch, self.node.clock.monotonic())
+        self.is_running = False
+
+    async def _expire_watch(self, watch: ContainerWatch, now: float) -> None:
+        """End a watch that has had its time, its container or, with nobody attached, its purpose."""
+        if now - watch.began >= watch.limit:
+            self._end(watch, f"its time limit of {watch.limit:.0f} s")
+        elif watch.container not in self.docker.running:
+            self._end(watch, "the container has ended")
+        elif not self._clients and watch.role == "loading" and watch.port is not None and watch.health is not None:
+            handler = self.node.ports.get(watch.port)
+            reply = None if handler is None else await handler(SimHttpRequest("GET", watch.health, {}, {}, b""))
+            watch.healthy = watch.healthy + 1 if reply is not None and 200 <= reply.status < 300 else 0
+            if watch.healthy >= 2:
+                self._end(watch, "it is ready, and nobody is attached")
+
+
+def _said(message: Json) -> bytes:
+    return _line({"guard": GUARD_PROTOCOL, **message})
+
+
+def _line(message: Json) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"

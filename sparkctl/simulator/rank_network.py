@@ -1,0 +1,222 @@
+"""The way between the simulated Sparks: which address reaches whom, and the ranks of a model that meet at one.
+
+A cable that is cut takes the fabric's addresses with it, the house's network stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from sparkctl.engines.simulation.engine_launch import SimLaunch
+from sparkctl.engines.simulation.joining import RankRendezvous, RendezvousKind, SocketAddress
+
+T = TypeVar("T")
+Reaches = Callable[[str, str], bool]  # a node's name and an address
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class LossReason(StrEnum):
+    """How a rank was lost to the others."""
+
+    DIED = "died"
+    CUT = "cut"  # it lives, and cannot be reached
+    RAISED = "raised"  # it lives, and its process of the engine ended with an error that the head is told
+
+
+@dataclass(frozen=True, slots=True)
+class RankLoss:
+    """The rank at ``address`` is lost; ``said`` is the error that it ended with, where the others are told one."""
+
+    how: LossReason
+    address: str
+    said: str = ""
+
+
+class RendezvousTimeout(Exception):
+    """The others did not come in time: so many were there, of so many."""
+
+    def __init__(self, have: int, of: int) -> None:
+        super().__init__(f"{have} of {of}")
+        self.have, self.of = have, of
+
+
+@dataclass(eq=False)
+class RankMember:
+    """One rank of a model. ``node``: its Spark's name; ``address``: its own; ``running``: requests that it works on now."""
+
+    launch: SimLaunch
+    node: str
+    joining: RankRendezvous
+    address: str
+    running: Callable[[], int]
+    rank: int | None = None
+    group: RankGroup | None = None
+
+
+@dataclass(eq=False)
+class RankGroup:
+    """The ranks of one start that have found each other, by rank; ``loss`` is the first."""
+
+    head: RankMember
+    count: int
+    members: dict[int, RankMember] = field(default_factory=dict)
+    complete: asyncio.Event = field(default_factory=asyncio.Event)
+    loaded: asyncio.Event = field(default_factory=asyncio.Event)
+    lost: asyncio.Event = field(default_factory=asyncio.Event)
+    headless: asyncio.Event = field(default_factory=asyncio.Event)
+    here: set[int] = field(default_factory=set)  # ranks that have loaded
+    loss: RankLoss | None = None
+
+    def add(self, member: RankMember) -> None:
+        """Let a rank in; one of Ray gets the next number."""
+        if member.rank is None:
+            member.rank = next(rank for rank in range(len(self.members) + 1) if rank not in self.members)
+        self.members[member.rank] = member
+        member.group = self
+        if len(self.members) == self.count:
+            self.complete.set()
+
+    def mark_loaded(self, member: RankMember) -> None:
+        """A rank has its weights, and waits for the others to have theirs."""
+        self.here.add(member.rank or 0)
+        if len(self.here) == self.count:
+            self.loaded.set()
+
+    def lose(self, how: LossReason, member: RankMember, said: str = "") -> None:
+        """Tell the others of a rank's end; only the first counts."""
+        if self.loss is None:
+            self.loss = RankLoss(how, member.address, said)
+            self.lost.set()
+
+    def loss_to(self, member: RankMember) -> RankLoss:
+        """Return what a rank notices of the loss: of a cable that is gone, that it hears nothing of another."""
+        assert self.loss is not None
+        other = next((one.address for one in self.members.values() if one is not member), self.loss.address)
+        return replace(self.loss, address=other) if self.loss.how is LossReason.CUT else self.loss
+
+
+class RankNetwork:
+    """One for all nodes. ``reaches`` tells whether a node has a network in common with an address, cable or not;
+    ``is_cable`` whether an address is on the cable."""
+
+    def __init__(self, reaches: Reaches, is_cable: Callable[[str], bool]) -> None:
+        self.is_cut = False
+        self.courtesy = 3.0  # of our seconds that anybody waits at least, however fast time goes
+        self._reaches = reaches
+        self._is_cable = is_cable
+        self._open: dict[SocketAddress, RankGroup] = {}  # where heads wait
+        self._serving: dict[SocketAddress, RankMember] = {}  # where workers wait to be found
+        self._news = asyncio.Event()
+
+    def reaches(self, node: str, address: str) -> bool:
+        """Tell whether a node reaches an address now."""
+        return self._reaches(node, address) and not (self.is_cut and self._is_cable(address))
+
+    def cut(self) -> None:
+        """Pull the cable: whoever is held together by it, is no more."""
+        self.is_cut = True
+        for group in {id(one): one for one in self._open.values()}.values():
+            if self._is_cable(group.head.joining.place[0]):
+                group.lose(LossReason.CUT, group.head)
+        self._tell()
+
+    async def join(self, member: RankMember, sleep: Sleep) -> RankGroup:
+        """Find the other ranks, or raise `NotMet` when its patience is at an end; ``sleep`` is the node's time."""
+        joining = member.joining
+        if joining.bond.is_dialled:
+            if not joining.is_head:
+                return await self._wait_for_head(member)
+            await self._within(self._all_there(joining), sleep(joining.patience or 0.0))
+            return self._connect_to_workers(member)
+        assert joining.patience is not None
+        if joining.is_head:
+            group = member.group or self.open(member)
+        else:
+            found = await self._within(self._head_of(member), sleep(joining.patience))
+            if found is None:
+                raise RendezvousTimeout(0, joining.count)
+            group = found
+            group.add(member)
+            self._tell()
+        if joining.bond is RendezvousKind.RAY and not joining.is_head:
+            await group.complete.wait()  # it is in the cluster; what it is for, it hears when all are
+        elif await self._within(group.complete.wait(), sleep(joining.patience)) is None:
+            raise RendezvousTimeout(len(group.members), group.count)
+        return group
+
+    def open(self, head: RankMember) -> RankGroup:
+        """Let a head be found, before it waits for anybody."""
+        group = self._open[head.joining.place] = RankGroup(head, head.joining.count)
+        group.add(head)
+        self._tell()
+        return group
+
+    async def _wait_for_head(self, member: RankMember) -> RankGroup:
+        member.group = None
+        self._serving[member.joining.place] = member
+        while member.group is None:
+            await self._news.wait()
+        return member.group
+
+    async def _all_there(self, joining: RankRendezvous) -> None:
+        while joining.patience and any(place not in self._serving for place in joining.places):
+            await self._news.wait()
+
+    async def _head_of(self, member: RankMember) -> RankGroup:
+        place = member.joining.place
+        while True:
+            group = self._open.get(place)
+            if group is not None and group.loss is None and self.reaches(member.node, place[0]):
+                return group
+            await self._news.wait()
+
+    def _connect_to_workers(self, member: RankMember) -> RankGroup:
+        places = member.joining.places
+        servers = [self._serving.get(place) for place in places]
+        there = [one for one in servers if one is not None and self.reaches(member.node, one.address)]
+        if len(there) < len(places):
+            raise RendezvousTimeout(len(there), len(places))
+        group = RankGroup(member, 1 + len(there))
+        member.rank = 0
+        group.add(member)
+        for rank, server in enumerate(there, 1):
+            server.rank = rank
+            group.add(server)
+        self._open[places[0]] = group
+        self._tell()
+        return group
+
+    def leave(self, member: RankMember) -> None:
+        """A rank has ended, or lets go of the others."""
+        if (group := member.group) is not None:
+            group.lose(LossReason.DIED, member)
+            if group.head is member:
+                group.headless.set()
+        for place, there in list(self._open.items()):
+            if there.head is member:
+                del self._open[place]
+        for place, server in list(self._serving.items()):
+            if server is member:
+                del self._serving[place]
+        self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def _within(self, coming: Coroutine[Any, Any, T], limit: Awaitable[None]) -> T | None:
+        """Return what comes before the limit is over, else None."""
+        task = asyncio.ensure_future(coming)
+        waiting = asyncio.gather(limit, asyncio.sleep(self.courtesy))
+        try:
+            both: set[asyncio.Future[Any]] = {task, waiting}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else None
+        finally:
+            task.cancel()
+            waiting.cancel()
+            await asyncio.gather(task, waiting, return_exceptions=True)

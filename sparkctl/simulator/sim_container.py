@@ -1,0 +1,170 @@
+"""A container of the simulated Docker: what was asked for, what became of it, and how the API shows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from sparkctl.simulator.container_log import ContainerLog
+from sparkctl.simulator.simulated_clock import format_rfc3339
+
+NEVER = "0001-01-01T00:00:00Z"
+JsonBody = dict[str, Any]  # JSON as the Docker API has it
+
+
+class SimContainer:
+    """``body`` is the create call's own JSON: Config at the top level, HostConfig inside. ``clock``: unix nanoseconds, as the
+    node has them."""
+
+    def __init__(self, container_id: str, name: str, body: JsonBody, image_id: str, clock: Callable[[], int]) -> None:
+        self.now_ns = clock
+        self.image_id = image_id
+        self.id = container_id
+        self.name = name
+        self.body = body
+        self.created = clock()
+        self.started: int | None = None
+        self.finished: int | None = None
+        self.state = "created"
+        self.exit_code = 0
+        self.oom_killed = False
+        self.error = ""
+        self.pid = 0
+        self.restarts = 0
+        self.journal = ContainerLog(clock)
+        self.ended = asyncio.Event()
+
+    @property
+    def image(self) -> str:
+        """The image as it was asked for."""
+        return str(self.body.get("Image", ""))
+
+    @property
+    def command(self) -> list[str]:
+        """Entrypoint and command as one argv."""
+        return [*_to_argv(self.body.get("Entrypoint")), *_to_argv(self.body.get("Cmd"))]
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment it was given."""
+        return dict(entry.partition("=")[::2] for entry in self.body.get("Env") or [])
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Its labels."""
+        return dict(self.body.get("Labels") or {})
+
+    @property
+    def host_config(self) -> JsonBody:
+        """The HostConfig it was created with."""
+        return dict(self.body.get("HostConfig") or {})
+
+    @property
+    def published_ports(self) -> list[int]:
+        """Ports of the node that a bridge network maps into it."""
+        bindings = self.host_config.get("PortBindings") or {}
+        return [int(item["HostPort"]) for items in bindings.values() for item in items or [] if item.get("HostPort")]
+
+    @property
+    def wants_gpu(self) -> bool:
+        """Tell whether --gpus was given."""
+        return bool(self.host_config.get("DeviceRequests"))
+
+    def mark_started(self, pid: int) -> None:
+        """It runs now."""
+        self.state, self.pid, self.started = "running", pid, self.now_ns()
+        self.exit_code, self.oom_killed, self.error = 0, False, ""
+        self.ended = asyncio.Event()
+        self.journal.open_run()
+
+    def mark_ended(self, exit_code: int, *, oom_killed: bool = False) -> None:
+        """It has ended; whoever waits or follows hears of it."""
+        self.state, self.pid, self.finished = "exited", 0, self.now_ns()
+        self.exit_code, self.oom_killed = exit_code, oom_killed
+        self.journal.close_run()
+        self.ended.set()
+
+    def format_status(self) -> str:
+        """Return what docker ps says of it."""
+        if self.state == "running":
+            return f"Up {self._ago(self.started)}"
+        return f"Exited ({self.exit_code}) {self._ago(self.finished)} ago" if self.state == "exited" else "Created"
+
+    def _ago(self, nanoseconds: int | None) -> str:
+        seconds = 0 if nanoseconds is None else (self.now_ns() - nanoseconds) // 1_000_000_000
+        for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+            if seconds >= 2 * size:
+                return f"{seconds // size} {unit}"
+        return f"{seconds} seconds"
+
+    def to_list_json(self) -> JsonBody:
+        """Return its entry in the list call."""
+        config = self.host_config
+        ports = [{"IP": "::", "PrivatePort": port, "PublicPort": port, "Type": "tcp"} for port in self.published_ports]
+        return {
+            "Id": self.id,
+            "Names": [f"/{self.name}"],
+            "Image": self.image,
+            "ImageID": self.image_id,
+            "Command": " ".join(self.command),
+            "Created": self.created // 1_000_000_000,
+            "Ports": ports,
+            "Labels": self.labels,
+            "State": self.state,
+            "Status": self.format_status(),
+            "HostConfig": {"NetworkMode": config.get("NetworkMode") or "bridge"},
+            "NetworkSettings": {"Networks": {}},
+            "Mounts": self._mounts(),
+        }
+
+    def to_inspect_json(self) -> JsonBody:
+        """Return what inspect says of it."""
+        argv = self.command or ["sh"]
+        config = {"Hostname": self.id[:12], "Tty": False, "Env": [], "Cmd": None, "Entrypoint": None, "Labels": {}}
+        config |= {key: value for key, value in self.body.items() if key not in ("HostConfig", "NetworkingConfig")}
+        host = {"NetworkMode": "bridge", "LogConfig": {"Type": "json-file", "Config": {}}}
+        host |= {key: value for key, value in self.host_config.items() if value is not None}
+        return {
+            "Id": self.id,
+            "Created": format_rfc3339(self.created),
+            "Path": argv[0],
+            "Args": argv[1:],
+            "State": self._state(),
+            "Image": self.image_id,
+            "LogPath": f"/var/lib/docker/containers/{self.id}/{self.id}-json.log",
+            "Name": f"/{self.name}",
+            "RestartCount": self.restarts,
+            "Driver": "overlay2",
+            "Platform": "linux",
+            "HostConfig": host,
+            "Config": config,
+            "NetworkSettings": {"Ports": {}, "Networks": {}},
+            "Mounts": self._mounts(),
+        }
+
+    def _state(self) -> JsonBody:
+        return {
+            "Status": self.state,
+            "Running": self.state == "running",
+            "Paused": False,
+            "Restarting": False,
+            "OOMKilled": self.oom_killed,
+            "Dead": False,
+            "Pid": self.pid,
+            "ExitCode": self.exit_code,
+            "Error": self.error,
+            "StartedAt": format_rfc3339(self.started) if self.started else NEVER,
+            "FinishedAt": format_rfc3339(self.finished) if self.finished else NEVER,
+        }
+
+    def _mounts(self) -> list[JsonBody]:
+        mounts = []
+        for bind in self.host_config.get("Binds") or []:
+            source, target, *mode = bind.split(":")
+            mounts.append({"Type": "bind", "Source": source, "Destination": target, "RW": mode != ["ro"]})
+        return mounts
+
+
+def _to_argv(value: object) -> list[str]:
+    return [value] if isinstance(value, str) else [str(word) for word in value] if isinstance(value, list) else []

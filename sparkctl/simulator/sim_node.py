@@ -1,0 +1,215 @@
+"""One simulated Spark: its memory, its processes, its open ports, its few files."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from sparkctl.simulator.http_server import ReadStream, RequestHandler
+from sparkctl.simulator.images import SimImages
+from sparkctl.simulator.sim_node_remains import ORPHAN_TITLE, ProcessLeftovers
+from sparkctl.simulator.simulated_clock import SimClock, SimPace
+from sparkctl.simulator.unified_memory import GIB, KIB, UnifiedMemory
+
+USER = "milo"
+HOME = f"/home/{USER}"
+KERNEL = "6.14.0-1015-nvidia"
+DRIVER = "580.142"
+INITIAL_UPTIME = 12 * 86400.0  # seconds for which a node has been up when the simulation begins
+COOLING_TIME = 45.0  # seconds in which a GPU comes two thirds of the way to its new temperature
+SUDO_PASSWORD = "correct horse"  # noqa: S105  # of nobody: these machines exist in one process only
+
+
+class SudoRule(StrEnum):
+    """What the user may do about the page cache."""
+
+    ALLOWED = "allowed"  # the NOPASSWD line for the drop is there
+    PASSWORD = "password"  # noqa: S105
+    DENIED = "denied"
+
+
+class ByteSink(Protocol):
+    """Where a command writes."""
+
+    def write(self, data: bytes) -> None: ...
+
+
+FULL_FREE = 14 * GIB  # bytes left on a disk that is nearly full
+
+
+class EngineFault(StrEnum):
+    """What can go wrong with an engine, chosen by ``SIM_FAULT`` in the container's Env or per node."""
+
+    CUDA_OOM = "cuda-oom"
+    OOM_KILLED = "oom-killed"
+    HANG = "hang"
+    EXIT0 = "exit0"
+    NO_TOKEN = "no-token"  # noqa: S105
+    BAD_FLAG = "bad-flag"
+    MEMORY_RUNAWAY = "memory-runaway"
+    WORKER_DIES = "worker-dies"  # a rank that is not the head, while weights load
+    FABRIC_CUT = "fabric-cut"  # while weights load
+
+
+class NodeFault(StrEnum):
+    """What a node's own figures can show of ill health."""
+
+    STUCK_CLOCK = "stuck-clock"  # while its GPU is busy
+    HOT = "hot"  # while its GPU is busy
+    BUSY_WAIT = "busy-wait"  # while its GPU is busy
+    IDLE_FUNCTION = "idle-function"
+    NO_ADDRESS = "no-address"
+    OTHER_GID = "other-gid"
+    FULL_DISK = "full-disk"
+    ORPHAN = "orphan"
+    LINGERS = "lingers"  # who holds the GPU outlives its container
+    LITTERS = "litters"  # who is killed leaves what it shared in /dev/shm
+
+
+@dataclass(frozen=True, slots=True)
+class SimNodeOptions:
+    """How a node deviates from a Spark in good order. ``missing``: paths that do not exist (any other does); ``hidden``: those
+    that the SSH user may not look at; ``cut``: models whose first file is cut off.
+
+    ``earlyoom``: the command line that it runs with. ``uptime_rate``: seconds that its monotonic clock goes on in one.
+    ``clock_ahead``: seconds that its wall clock is ahead of ours. ``lacking_images`` are not there, of ``other_images``
+    there is another one behind the name.
+    """
+
+    sudo: SudoRule = SudoRule.ALLOWED
+    gpu_runtime: bool = True
+    docker_member: bool = True
+    page_cache: int | None = None  # bytes of page cache at the beginning
+    missing: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
+    driver: str = DRIVER
+    earlyoom: str = ""
+    troubles: frozenset[NodeFault] = frozenset()
+    uptime_rate: float = 1.0
+    clock_ahead: float = 0.0
+    lacking_images: tuple[str, ...] = ()
+    other_images: tuple[str, ...] = ()
+
+
+class GuardProtocol(Protocol):
+    """What the node's shell knows of the guard."""
+
+    def list_directory(self) -> bytes: ...
+    async def start(self, words: Sequence[str], stdin: ReadStream, stdout: ByteSink) -> None: ...
+
+
+class SimNode:
+    """The state that SSH commands, Docker and the engines of one node share."""
+
+    def __init__(self, name: str, pace: SimPace, seed: int, options: SimNodeOptions | None = None) -> None:
+        self.name = name
+        self.pace = pace
+        self.options = options or SimNodeOptions()
+        self.fault: EngineFault | None = None  # of every engine started here
+        self.random = random.Random(f"{seed}/{name}")  # noqa: S311  # a script's dice, nobody's secret
+        cache = self.options.page_cache
+        default = int((38 if name.endswith("1") else 61) * GIB + self.random.randrange(1 << 28))
+        self.memory = UnifiedMemory(default if cache is None else cache, offset=self.random.randrange(60_000) * KIB)
+        self.processes: dict[int, str] = {}  # pid to the container's id
+        self.ports: dict[int, RequestHandler] = {}  # who listens on 127.0.0.1
+        self.locks: dict[str, str] = {}  # path to the holder's words
+        self.journal: str | None = None  # of a switch, as it lies under its user's home
+        self.at_work: dict[int, Callable[[], float]] = {}  # pid to how busy it keeps the GPU now, 0..1
+        self.spread: set[int] = set()  # pids whose model is on other nodes, too
+        self.remains = ProcessLeftovers()
+        self.clock_ahead = self.options.clock_ahead
+        self.images = SimImages(name, self.options.lacking_images, self.options.other_images)
+        self.is_cabled: Callable[[], bool] = lambda: True
+        self.guard: GuardProtocol | None = None
+        self.address = "127.0.0.1"  # on the cable, where there is one
+        self._began = pace.clock.monotonic()
+        self._warmth: tuple[float, float] | None = None  # when it was felt, and how warm the GPU was
+        self._last_pid = 4100 + self.random.randrange(400)
+
+    @property
+    def clock(self) -> SimClock:
+        """The time, the same on every node."""
+        return self.pace.clock
+
+    def now(self) -> float:
+        """Return unix seconds by the node's own wall clock."""
+        return self.now_ns() / 1e9
+
+    def now_ns(self) -> int:
+        """Return unix nanoseconds by the node's own wall clock."""
+        return self.clock.now_ns() + int(self.clock_ahead * 1e9)
+
+    @property
+    def uptime(self) -> float:
+        """Seconds since it was switched on."""
+        return INITIAL_UPTIME + (self.clock.monotonic() - self._began) * self.options.uptime_rate
+
+    def gpu_temperature(self, target: float) -> float:
+        """Return the GPU's temperature in °C on its way to where its load will bring it."""
+        now = self.clock.monotonic()
+        if self._warmth is None:
+            self._warmth = (now, target)
+        before, celsius = self._warmth
+        celsius += (target - celsius) * (1 - math.exp(-max(0.0, now - before) / COOLING_TIME))
+        self._warmth = (now, celsius)
+        return celsius
+
+    @property
+    def boot_id(self) -> str:
+        """The kernel's random id of this boot."""
+        dice = random.Random(f"boot/{self.name}")  # noqa: S311
+        digits = f"{dice.getrandbits(128):032x}"
+        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+    @property
+    def gpu_busy(self) -> float:
+        """How busy the GPU is, 0..1."""
+        return min(1.0, sum(busy() for busy in self.at_work.values()))
+
+    @property
+    def fabric_busy(self) -> bool:
+        """Whether an engine at work shares its model with another node now."""
+        return any(busy() > 0 for pid, busy in self.at_work.items() if pid in self.spread)
+
+    def spawn(self, container: str) -> int:
+        """Return the pid of a new process of a container."""
+        self._last_pid += 1 + self.random.randrange(7)
+        self.processes[self._last_pid] = container
+        self.remains.born[self._last_pid] = self.now()
+        return self._last_pid
+
+    async def end_processes(self, pids: list[int]) -> None:
+        """End processes; the driver takes some seconds to give their memory back, as it does in life."""
+        for pid in pids:
+            self.processes.pop(pid, None)
+            self.at_work.pop(pid, None)
+        if NodeFault.LINGERS in self.options.troubles:
+            self.remains.lost[pids[-1]] = ORPHAN_TITLE
+            pids = pids[:-1]
+        for share in (0.3, 0.5, 1.0):
+            await self.pace.sleep(4)
+            for pid in pids:
+                self.memory.release(pid, share)
+
+    def file(self, path: str) -> bytes | None:
+        """Return what a readable file of this node holds, None where there is no such file."""
+        if path == "/proc/meminfo":
+            return self.memory.meminfo().encode()
+        texts = {
+            "/proc/version": f"Linux version {KERNEL} (buildd@bos03-arm64-057) #15-Ubuntu SMP PREEMPT_DYNAMIC\n",
+            "/proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  {self.options.driver}\n",
+            "/proc/vmstat": self.vmstat(),
+            "/etc/dgx-release": 'DGX_NAME="DGX Spark"\nDGX_SWBUILD_VERSION="7.3.1"\n',
+            "/etc/hostname": f"{self.name}\n",
+        }
+        text = texts.get(path)
+        return None if text is None else text.encode()
+
+    def vmstat(self) -> str:
+        """Return the two lines of /proc/vmstat that tell of drops."""
+        return "".join(f"drop_{name} {count}\n" for name, count in self.memory.drops.items())

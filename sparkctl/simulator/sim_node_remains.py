@@ -1,0 +1,81 @@
+"""What a simulated node shows of its processes and its /dev/shm, and what engines leave there when they are killed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sparkctl.simulator.unified_memory import KIB
+
+if TYPE_CHECKING:
+    from sparkctl.simulator.sim_node import SimNode
+
+UNLINK_LINE = "# sparkctl unlink 1"
+DEVICE = 27  # 0:1b, of the tmpfs
+ORPHAN_TITLE = "VLLM::EngineCore"
+SHARED = 96 * 1024 * KIB  # bytes that an engine with ipc=host shares between its processes
+
+
+@dataclass(slots=True)
+class SimShmFile:
+    """A file in /dev/shm; ``users`` are pids."""
+
+    inode: int
+    size: int
+    born: float
+    users: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class ProcessLeftovers:
+    """What outlives containers. ``lost``: titles of processes whose parent is gone, by pid. ``sees_maps``: whether the user
+    may read what the engines have mapped; those run as root, so mostly not."""
+
+    born: dict[int, float] = field(default_factory=dict)
+    lost: dict[int, str] = field(default_factory=dict)
+    files: dict[str, SimShmFile] = field(default_factory=dict)
+    sees_maps: bool = False
+
+    def add_shared_memory(self, container: str, pids: list[int], now: float) -> None:
+        """Let the processes of a container share a file."""
+        self.files[f"/dev/shm/psm_{container[:8]}"] = SimShmFile(len(self.files) + 40, SHARED, now, set(pids))  # noqa: S108
+
+    def remove_shared_memory(self, container: str, *, litters: bool) -> None:
+        """A container has ended, and what it shared goes with it, or stays used by nobody."""
+        path = f"/dev/shm/psm_{container[:8]}"  # noqa: S108
+        if litters and path in self.files:
+            self.files[path].users.clear()
+        else:
+            self.files.pop(path, None)
+
+
+def print_processes(node: SimNode) -> list[str]:
+    """Return what the look prints of processes."""
+    boot = node.now() - node.uptime
+    titles = dict.fromkeys(node.processes, "python3") | node.remains.lost
+    rest = " ".join(["0"] * 17)
+    stats, words = [], []
+    for pid, title in sorted({1: "systemd", **titles}.items()):
+        start = round((node.remains.born.get(pid, boot) - boot) * 100)
+        stats.append(f"{pid} ({title[:15]}) S {0 if pid == 1 else 1} {rest} {start} 0 0 0")
+        words.append(f"/proc/{pid}/cmdline:{title}")
+    return ["@@ procs", f"btime {boot:.0f}", *stats, "@@ commands", *words]
+
+
+def print_shared_memory(node: SimNode) -> list[str]:
+    """Return what the look prints of /dev/shm."""
+    lines = ["@@ shm"]
+    for path, one in sorted(node.remains.files.items()):
+        lines.append(f"file {DEVICE} {one.inode} 0 {one.size // 512} {one.born:.0f} {path}")
+        if node.remains.sees_maps:
+            lines += [f"/proc/{pid}/maps:00:{DEVICE:x} {one.inode}   {path}" for pid in sorted(one.users)]
+    return lines
+
+
+def unlink(node: SimNode, words: list[str]) -> str:
+    """Do what `probe/unlink_shm.sh` does."""
+    for identity, path in zip(words[::2], words[1::2], strict=False):
+        one = node.remains.files.get(path)
+        if one is not None and identity == f"{DEVICE}:{one.inode}":
+            del node.remains.files[path]
+    return ""

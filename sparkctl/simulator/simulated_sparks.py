@@ -1,0 +1,142 @@
+"""Two simulated Sparks in this process, and the config that leads to them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import asyncssh
+
+from sparkctl.simulator.docker_daemon import SimDockerDaemon
+from sparkctl.simulator.fabric_ports import FABRIC, build_rank_network, interface_address
+from sparkctl.simulator.haste import fast_forward_while_busy, send_requests_when_ready
+from sparkctl.simulator.node_programs.sim_guard import SimGuard
+from sparkctl.simulator.scenarios import SCENARIOS
+from sparkctl.simulator.sim_node import USER, EngineFault, SimNode, SimNodeOptions
+from sparkctl.simulator.simulated_clock import SimClock, SimPace
+from sparkctl.simulator.ssh_server import SimSshServer
+
+DEMO_SPEED = 42.0  # simulated seconds in a real one at speed 1: a seven minutes' start takes ten seconds
+
+
+class SimulatedSparks:
+    """An async context: while it is open, each node is an SSH server on 127.0.0.1.
+
+    ``speed`` 1 is the demo's pace (`DEMO_SPEED`), 50 a test's; ``decode_speed`` 1 generates tokens as fast as a Spark.
+    ``options`` and ``faults`` are by node name. ``clock``: the time of all of
+    it, ours unless given; with ``haste`` it goes that many times as fast while something starts or stops, and engines are
+    used as soon as they are ready. Keys are made for this one run and lie in a directory of mode 0700.
+    """
+
+    def __init__(
+        self,
+        scenario: str = "empty",
+        seed: int = 1,
+        speed: float = 1.0,
+        decode_speed: float = 1.0,
+        nodes: Sequence[str] = ("spark1", "spark2"),
+        options: Mapping[str, SimNodeOptions] | None = None,
+        faults: Mapping[str, str] | None = None,
+        clock: SimClock | None = None,
+        haste: float | None = None,
+    ) -> None:
+        if scenario not in SCENARIOS:
+            raise ValueError(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
+        pace = self.pace = SimPace(speed * DEMO_SPEED, decode_speed, clock or SimClock())
+        self.scenario = scenario
+        self.nodes = {name: SimNode(name, pace, seed, (options or {}).get(name)) for name in nodes}
+        self.fabric = build_rank_network(self.nodes)
+        for name, fault in (faults or {}).items():
+            self.nodes[name].fault = EngineFault(fault)
+        self.docker: dict[str, SimDockerDaemon] = {}
+        self.guards: dict[str, SimGuard] = {}
+        self.ports: dict[str, int] = {}
+        self.sshd: dict[str, SimSshServer] = {}
+        self._haste = haste
+        self._hurrying: asyncio.Task[None] | None = None
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def directory(self) -> Path:
+        """Where the keys and the config are."""
+        if self._directory is None:
+            raise RuntimeError("the simulated Sparks are not open")
+        return Path(self._directory.name)
+
+    @property
+    def identity(self) -> Path:
+        """The client's private key."""
+        return self.directory / "id_ed25519"
+
+    @property
+    def known_hosts(self) -> Path:
+        """The nodes' host keys."""
+        return self.directory / "known_hosts"
+
+    @property
+    def config_path(self) -> Path:
+        """The config, for SPARKCTL_CONFIG."""
+        return self.directory / "config.yaml"
+
+    @property
+    def config_text(self) -> str:
+        """The config as YAML."""
+        lines = ["nodes:"]
+        for name, port in self.ports.items():
+            entry = {"name": name, "host": "127.0.0.1", "port": port, "user": USER}
+            entry |= {"identity": str(self.identity), "known_hosts": str(self.known_hosts)}
+            lines.append(f"- {json.dumps(entry)}")
+        return "\n".join([*lines, ""])
+
+    def write_config(self, directory: Path) -> Path:
+        """Write the config into a directory; return the file."""
+        path = directory / "config.yaml"
+        path.write_text(self.config_text, encoding="utf-8")
+        return path
+
+    async def __aenter__(self) -> Self:
+        self._directory = tempfile.TemporaryDirectory(prefix="sparkctl-sim-")  # mkdtemp: mode 0700
+        client = asyncssh.generate_private_key("ssh-ed25519", comment="simulated Sparks")
+        client.write_private_key(str(self.identity))
+        self.identity.chmod(0o600)
+        hosts = []
+        for name, node in self.nodes.items():
+            host_key = asyncssh.generate_private_key("ssh-ed25519")
+            node.address = interface_address(node, next(iter(FABRIC.values()))) or node.address
+            node.is_cabled = lambda: not self.fabric.is_cut
+            self.docker[name] = SimDockerDaemon(node, self.fabric)
+            node.guard = self.guards[name] = SimGuard(node, self.docker[name])
+            self.sshd[name] = SimSshServer(node, self.docker[name], self.guards[name], host_key, client)
+            self.ports[name] = await self.sshd[name].listen()
+            hosts.append(f"[127.0.0.1]:{self.ports[name]} {host_key.export_public_key().decode().strip()}\n")
+        self.known_hosts.write_text("".join(hosts), encoding="utf-8")
+        self.write_config(self.directory)
+        await SCENARIOS[self.scenario](list(self.docker.values()))
+        if self._haste is not None:
+            for docker in self.docker.values():
+                docker.visitors = send_requests_when_ready
+            self._hurrying = asyncio.create_task(
+                fast_forward_while_busy(self.pace.clock, self._haste, list(self.docker.values()))
+            )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._hurrying is not None:
+            self._hurrying.cancel()
+            await asyncio.gather(self._hurrying, return_exceptions=True)
+        for sshd in self.sshd.values():
+            await sshd.close()
+        for guard in self.guards.values():
+            await guard.close()
+        for docker in self.docker.values():
+            await docker.close()
+        if self._directory is not None:
+            self._directory.cleanup()
+            self._directory = None

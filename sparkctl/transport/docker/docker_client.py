@@ -1,0 +1,253 @@
+"""The Docker Engine of one node: read over the raw channel (quick to start), changed through the docker SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
+
+from sparkctl.errors import DockerBusy, DockerError, DockerUnavailable, SparkctlError
+from sparkctl.model.container import Container
+from sparkctl.model.launch_plan import DockerRunSpec, LaunchPlan
+from sparkctl.transport import http_client
+from sparkctl.transport.docker import docker_responses, docker_run
+from sparkctl.transport.docker.create_request import build_create_request
+from sparkctl.transport.docker.docker_errors import error_for_response, unkillable
+from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo
+from sparkctl.transport.docker.dockerway import DOCKER_SOCKET, no_response_error
+from sparkctl.transport.node_connection import NodeConnection
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+NEWEST_API = (1, 51)  # we speak no newer one, whatever the daemon offers
+READ_LIMIT = 10.0
+LARGEST_ANSWER = (
+    8 << 20
+)  # bytes: a list of a thousand containers has a quarter of it; to decode more holds up everything
+CHANGE_LIMIT = 60.0
+_STOP_MARGIN = 20.0  # what a stop may take beyond the grace it gives
+_MISSING = 404
+T = TypeVar("T")
+
+
+def preload_docker_sdk() -> None:
+    """Have the SDK imported by a thread while the nodes are asked: a tenth of a second that the first change need not wait."""
+    asyncio.get_running_loop().run_in_executor(None, import_module, "sparkctl.transport.docker.docker_sdk")
+
+
+class DockerClient:
+    """Calls to one Engine. Each has a time limit: a daemon that hangs shows in no other way.
+
+    All raise `DockerError` and its kinds, and `LinkLost` where the connection to the node breaks under them.
+    """
+
+    def __init__(self, link: NodeConnection) -> None:
+        self._link = link
+        self._api: str | None = None
+
+    @property
+    def node(self) -> str:
+        """The node's configured name."""
+        return self._link.node.name
+
+    async def ping(self) -> str:
+        """Return the API version to speak: the daemon's, or ours where its is newer."""
+        answer = await self._ask("/_ping")
+        if not answer.is_success:
+            raise error_for_response(self.node, answer.status, answer.body.decode("utf-8", "replace"))
+        self._api = negotiate(answer.header("api-version"))
+        return self._api
+
+    async def info(self) -> DockerInfo:
+        """Return what the Engine says of itself."""
+        data = await self._read("/info")
+        return docker_responses.parse_info(data, await self.api_version())
+
+    async def list_containers(self) -> tuple[Container, ...]:
+        """Return all containers, whoever made them and whether they run or not."""
+        data = await self._read_any("/containers/json?all=1")
+        if not isinstance(data, list):  # not known is not none
+            raise self._unexpected()
+        return tuple(docker_responses.parse_container_entry(entry) for entry in data if isinstance(entry, dict))
+
+    async def inspect_container(self, ref: str) -> Container:
+        """Return everything about one container, by id or name. Raises NoSuchContainer."""
+        return docker_responses.parse_container(await self._read(f"/containers/{quote(ref, safe='')}/json"))
+
+    async def find_stop_signals(self, container: Container) -> tuple[int, ...] | None:
+        """Return with which signals Docker was asked to end a container, the first one first; none where it was not asked.
+
+        None where that is not known: Docker remembers a few hundred events, and forgets them when it restarts.
+        """
+        if container.started is None or container.finished is None:
+            return None
+        wanted = quote(json.dumps({"type": ["container"], "container": [container.id], "event": ["kill", "die"]}))
+        span = f"since={int(container.started)}&until={int(container.finished) + 1}"
+        answer = await self._ask(f"/v{await self.api_version()}/events?{span}&filters={wanted}")
+        return docker_responses.find_stop_signals(answer.body) if answer.is_success else None
+
+    async def read_secret_values(self, ref: str) -> frozenset[str]:
+        """Return the secret values in a container's environment and command, for masking whatever it prints."""
+        data = await self._read(f"/containers/{quote(ref, safe='')}/json")
+        return docker_responses.parse_secret_values(data)
+
+    async def read_run_options(self, ref: str) -> DockerRunSpec:
+        """Return what a container was created with, less what its image gave it. Raises NoSuchContainer."""
+        data = await self._read(f"/containers/{quote(ref, safe='')}/json")
+        answer = await self._ask(
+            f"/v{await self.api_version()}/images/{quote(docker_run.image_id(data), safe=':')}/json"
+        )
+        return docker_run.parse_docker_run(data, None if answer.status == _MISSING else self._object(answer))
+
+    async def read_extra_options(self, ref: str) -> tuple[tuple[str, str], ...]:
+        """Return what a container was created with that `DockerRun` does not tell, as docker run flags with values."""
+        return docker_run.parse_extra_options(await self._read(f"/containers/{quote(ref, safe='')}/json"))
+
+    async def get_json(self, path: str) -> object:
+        """Return the decoded answer to ``GET path`` as Docker gave it, secrets and all: for whoever masks it."""
+        return await self._read_any(path)
+
+    async def inspect_image(self, name: str) -> ImageInfo | None:
+        """Return the image of this name or id, None where it is not on the node."""
+        answer = await self._ask(f"/v{await self.api_version()}/images/{quote(name, safe='/:@')}/json")
+        if answer.status == _MISSING:
+            return None
+        return docker_responses.parse_image(self._object(answer))
+
+    async def create(self, plan: LaunchPlan) -> str:
+        """Create the plan's container, not started; return its id.
+
+        Raises NameTaken, ImageMissing, DiskFull. After LinkLost it may or may not exist: look for its labels.
+        """
+        from sparkctl.transport.docker import docker_sdk
+
+        body = build_create_request(plan)
+        return await self._call_sdk(lambda api: docker_sdk.create_container(api, body, plan.container_name))
+
+    async def start(self, ref: str) -> None:
+        """Start a created container. Raises NoGpuRuntime, PortBusy, DiskFull; it then stays behind as created."""
+        await self._call_sdk(lambda api: api.start(ref))
+
+    async def stop(self, ref: str, grace: float) -> None:
+        """Ask it to end, kill it after ``grace`` seconds. A container that has ended already is fine.
+
+        Raises ContainerUnkillable where it does not end even so.
+        """
+        seconds = max(0, round(grace))
+        try:
+            await self._call_sdk(lambda api: api.stop(ref, timeout=seconds), limit=seconds + _STOP_MARGIN)
+        except DockerBusy as busy:
+            raise unkillable(self.node, f"no answer to its stop within {seconds + _STOP_MARGIN:g} s") from busy
+
+    async def kill(self, ref: str) -> None:
+        """Kill it now. Raises DockerError where it does not run."""
+        await self._call_sdk(lambda api: api.kill(ref))
+
+    async def rename(self, ref: str, name: str) -> None:
+        """Give a container another name. Raises NameTaken, NoSuchContainer."""
+        await self._call_sdk(lambda api: api.rename(ref, name))
+
+    async def remove(self, ref: str, force: bool = False) -> None:
+        """Remove the container, its log with it; ``force`` also one that runs. One being removed already is fine."""
+        try:
+            await self._call_sdk(lambda api: api.remove_container(ref, force=force))
+        except DockerError as error:
+            if "already in progress" not in error.message:
+                raise
+
+    async def aclose(self) -> None:
+        """Nothing is kept open between calls; the link is its owner's to close."""
+        self._api = None
+
+    async def api_version(self) -> str:
+        """Return the negotiated API version, asking once."""
+        return self._api if self._api is not None else await self.ping()
+
+    async def _read(self, path: str) -> docker_responses.Json:
+        return self._object(await self._ask(f"/v{await self.api_version()}{path}"))
+
+    async def _read_any(self, path: str) -> object:
+        return self._decoded(await self._ask(f"/v{await self.api_version()}{path}"))
+
+    async def _ask(self, path: str) -> http_client.HttpResponse:
+        try:
+            return await http_client.request_unix(
+                self._link, DOCKER_SOCKET, "GET", path, timeout=READ_LIMIT, largest=LARGEST_ANSWER
+            )
+        except TimeoutError as error:
+            raise no_response_error(self.node, READ_LIMIT) from error
+        except http_client.InvalidHttpResponse as error:
+            raise DockerUnavailable(
+                self.node, f"Docker on {self.node} broke off: {error.message}", _STATUS_HINT
+            ) from error
+
+    def _decoded(self, answer: http_client.HttpResponse) -> object:
+        if not answer.is_success:
+            raise error_for_response(self.node, answer.status, answer.body.decode("utf-8", "replace"))
+        try:
+            return docker_responses.parse(answer.body)
+        except ValueError as error:
+            raise DockerError(self.node, f"Docker on {self.node} answered with broken JSON") from error
+
+    def _object(self, answer: http_client.HttpResponse) -> docker_responses.Json:
+        data = self._decoded(answer)
+        if not isinstance(data, dict):
+            raise self._unexpected()
+        return data
+
+    def _unexpected(self) -> DockerError:
+        return DockerError(
+            self.node,
+            f"Docker on {self.node} answered with something unexpected",
+            "see on the node whether it is Docker that answers there: docker version",
+        )
+
+    async def _call_sdk(self, call: Callable[[APIClient], T], limit: float = CHANGE_LIMIT) -> T:
+        """Make one call of the SDK, in a thread with a client of its own."""
+        from sparkctl.transport.docker import docker_sdk
+
+        version = await self.api_version()
+        path = await self._link.docker_socket()
+        try:
+            return await asyncio.to_thread(docker_sdk.call_sdk, f"unix://{path}", version, limit, call)
+        except docker_sdk.SdkRefusal as error:
+            raise error_for_response(self.node, error.status, error.said) from error
+        except docker_sdk.SdkTimeout as error:
+            raise await self._explain_timeout(limit) from error
+        except docker_sdk.SdkConnectionLost as error:
+            raise await self._why_broken(error) from error
+
+    async def _explain_timeout(self, limit: float) -> SparkctlError:
+        """Ask whether the daemon hangs, or only what it was asked to do."""
+        try:
+            await self.ping()
+        except SparkctlError:
+            return no_response_error(self.node, limit)
+        what = f"Docker on {self.node} answers, but did not get this done within {limit:g} s"
+        return DockerBusy(self.node, what, "on the node: sudo journalctl -u docker -u containerd -n 50")
+
+    async def _why_broken(self, error: Exception) -> SparkctlError:
+        """Ask again, simply, what happened to a call that broke off."""
+        try:
+            await self.ping()
+        except SparkctlError as reason:
+            return reason
+        return DockerUnavailable(self.node, f"Docker on {self.node} broke off in the middle: {error}", _STATUS_HINT)
+
+
+_STATUS_HINT = "on the node: sudo systemctl status docker"
+
+
+def negotiate(offered: str | None) -> str:
+    """Return the lower of the daemon's API version and ours."""
+    try:
+        major, _, minor = (offered or "").partition(".")
+        theirs = (int(major), int(minor))
+    except ValueError:
+        theirs = NEWEST_API
+    chosen = min(theirs, NEWEST_API)
+    return f"{chosen[0]}.{chosen[1]}"

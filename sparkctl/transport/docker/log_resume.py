@@ -1,0 +1,268 @@
+"""Pieces put together to lines, and the place in the log from which to go on after a break: no line lost or doubled.
+
+Docker can be asked for everything since a stamp, but stamps are no line numbers: several pieces share one, those of
+stdout and stderr cross by some microseconds, and the later pieces of a long line carry the stamp of its first. So the
+place is an anchor, a stamp some time back that everything after it is not older than, and a count of the pieces seen
+from there on. Asked for the log since the anchor, Docker repeats exactly those, and they are skipped.
+
+Docker before version 23 gives the last lines before a rotation a second time while it is followed, though the log has
+them once: left in, they would be counted, and after a break as many lines would be skipped that nobody has seen.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sparkctl.model.log_line import LogLine
+from sparkctl.transport.docker.logframes import LogFragment
+
+LONGEST_LINE = 256 << 10  # bytes; of a longer line head and tail are kept, half of it each
+_HALF = LONGEST_LINE // 2
+_SETTLED = 1_000_000_000  # ns; stamps cross by far less
+_REPEATED = 256  # the last pieces, in which a repeated line is looked for; Docker was seen to repeat one or two
+_STREAMS = {1: "stdout", 2: "stderr"}
+_WORD_ENDS = re.compile(r"[\s\"',;&]")
+_LONGEST_WORD = 4096  # characters at each end of a cut
+_ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartialLine:
+    """The beginning of a line whose end has not come. ``missing`` counts characters already dropped of its middle."""
+
+    stream: int
+    stamp: bytes
+    head: bytes
+    tail: bytes = b""
+    missing: int = 0
+
+    def plus(self, text: bytes) -> PartialLine:
+        """Return it with a further piece; memory stays within LONGEST_LINE and one piece."""
+        if not self.tail and len(self.head) + len(text) <= LONGEST_LINE:
+            return PartialLine(self.stream, self.stamp, self.head + text)
+        whole = self.head[_HALF:] + self.tail + text
+        cut = max(0, len(whole) - _HALF)
+        dropped = len(whole[:cut].decode("utf-8", "replace"))
+        return PartialLine(self.stream, self.stamp, self.head[:_HALF], whole[cut:], self.missing + dropped)
+
+    def line(self, number: int) -> LogLine:
+        """Return it as a line."""
+        text, missing = self.head.decode("utf-8", "replace"), self.missing
+        if self.tail:
+            head, tail = text, self.tail.decode("utf-8", "replace")
+            # What is left of a word at the cut goes too: half a secret would not be known for one.
+            before = len(_WORD_ENDS.split(head[-_LONGEST_WORD:])[-1])
+            after = len(_WORD_ENDS.split(tail[:_LONGEST_WORD], maxsplit=1)[0])
+            text = head[: len(head) - before] + _ELLIPSIS + tail[after:]
+            missing += before + after
+        return LogLine(_stamp(self.stamp), text, number, _STREAMS.get(self.stream, "stdout"), missing)
+
+
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """How far a log was read: ``seen`` pieces since ``anchor`` (empty: since the reading's own beginning).
+
+    ``opening`` is the stamp of the first of them, ``last`` the latest and ``seen_last`` how many carry that;
+    ``lines`` is the number of the last line given out.
+    """
+
+    anchor: bytes
+    opening: bytes
+    seen: int
+    last: bytes
+    seen_last: int
+    lines: int
+    pending: tuple[PartialLine, ...] = ()
+
+    @property
+    def since(self) -> str | None:
+        """The anchor as Docker takes it: unix seconds with nanoseconds. None: ask as the first time."""
+        if not self.anchor:
+            return None
+        whole, nanos = divmod(parse_timestamp_ns(self.anchor), 1_000_000_000)
+        return f"{whole}.{nanos:09d}"
+
+
+@dataclass(slots=True)
+class LogLineAssembler:
+    """Takes pieces in the order of the log, gives lines. ``gap``: the log does not reach back to where we were.
+
+    ``repeatable``: the first request can be made again and brings the same beginning (one with a tail does not).
+    """
+
+    position: LogPosition | None = None
+    repeatable: bool = True
+    gap: bool = False
+    _pending: dict[int, PartialLine] = field(default_factory=dict)
+    _number: int = 0
+    _anchor: bytes = b""
+    _opening: bytes = b""
+    _seen: int = 0
+    _last: bytes = b""
+    _seen_last: int = 0
+    _candidate: bytes | None = None
+    _candidate_seen: int = 0
+    _skip: int = 0
+    _fresh: bool = False
+    _by_stamp: bool = False
+    _recent: deque[LogFragment] = field(default_factory=lambda: deque(maxlen=_REPEATED))
+    _highest: bytes = b""
+
+    def __post_init__(self) -> None:
+        if self.position is not None:
+            self.resume_at(self.position)
+
+    def resume_at(self, position: LogPosition) -> None:
+        """Expect a stream that begins at ``position.anchor``, and skip what was seen of it."""
+        self._pending = {pending.stream: pending for pending in position.pending}
+        self._number, self._anchor, self._opening = position.lines, position.anchor, position.opening
+        self._seen = self._skip = position.seen
+        self._last, self._seen_last = position.last, position.seen_last
+        self._candidate = None
+        self._fresh, self._by_stamp, self.gap = True, False, False
+        self._recent.clear()
+        self._highest = b""
+
+    def add_fragments(self, pieces: Sequence[LogFragment]) -> tuple[LogLine, ...]:
+        """Return the lines that ``pieces`` complete, without those already given out."""
+        pieces = self._without_repeats(pieces)
+        if self._skip:
+            pieces = self._unseen(pieces)
+        if not pieces:
+            return ()
+        lines = self._join(pieces)
+        self._advance([piece.stamp for piece in pieces])
+        return lines
+
+    def finish(self) -> tuple[LogLine, ...]:
+        """Return the lines that no newline ended, at the end of the stream."""
+        lines = []
+        for pending in sorted(self._pending.values(), key=lambda pending: pending.stamp):
+            self._number += 1
+            lines.append(pending.line(self._number))
+        self._pending.clear()
+        self._note()
+        return tuple(lines)
+
+    def _join(self, pieces: Sequence[LogFragment]) -> tuple[LogLine, ...]:
+        lines: list[LogLine] = []
+        pending, number = self._pending, self._number
+        for stream, stamp, text, whole in pieces:
+            if whole and stream not in pending and len(text) <= LONGEST_LINE:
+                number += 1
+                lines.append(LogLine(_stamp(stamp), text.decode("utf-8", "replace"), number, _STREAMS[stream]))
+                continue
+            begun = pending.pop(stream, None) or PartialLine(stream, stamp, b"")
+            begun = begun.plus(text)
+            if whole:
+                number += 1
+                lines.append(begun.line(number))
+            else:
+                pending[stream] = begun
+        self._number = number
+        return tuple(lines)
+
+    def _advance(self, stamps: Sequence[bytes]) -> None:
+        """Count, and move the anchor forward once a later one is certain. Once a read, not once a piece."""
+        lowest, highest = min(stamps), max(stamps)
+        if not self._opening:
+            self._opening = stamps[0]
+            self._anchor = b"" if self.repeatable else lowest
+        if self._candidate is not None and lowest < self._candidate:
+            self._candidate = None
+        if self._candidate is None and stamps[0] == lowest > self._last:
+            self._candidate, self._candidate_seen = lowest, 0
+        if highest > self._last:
+            self._last, self._seen_last = highest, 0
+        self._seen_last += stamps.count(self._last)
+        self._seen += len(stamps)
+        self._candidate_seen += len(stamps)
+        self._settle()
+        self._note()
+
+    def _settle(self) -> None:
+        candidate = self._candidate
+        if candidate is None or parse_timestamp_ns(self._last) - parse_timestamp_ns(candidate) < _SETTLED:
+            return
+        # the further pieces of an open line will carry its first stamp: the anchor must not pass it
+        if all(pending.stamp >= candidate for pending in self._pending.values()):
+            self._anchor = self._opening = candidate
+            self._seen, self._candidate = self._candidate_seen, None
+
+    def _note(self) -> None:
+        if self._opening:
+            self.position = LogPosition(
+                self._anchor,
+                self._opening,
+                self._seen,
+                self._last,
+                self._seen_last,
+                self._number,
+                tuple(self._pending.values()),
+            )
+
+    def _without_repeats(self, pieces: Sequence[LogFragment]) -> Sequence[LogFragment]:
+        """Leave out whole lines that came a moment ago, stamp and all. Parts of a long line may rightly be equal."""
+        highest, is_in_order = self._highest, True
+        for piece in pieces:
+            if piece.stamp <= highest:
+                is_in_order = False
+                break
+            highest = piece.stamp
+        if is_in_order:
+            self._recent.extend(pieces)
+            self._highest = highest
+            return pieces
+        new = []
+        for piece in pieces:
+            if piece.stamp <= self._highest and piece.whole and piece in self._recent:
+                continue
+            self._highest = max(self._highest, piece.stamp)
+            self._recent.append(piece)
+            new.append(piece)
+        return new
+
+    def _unseen(self, pieces: Sequence[LogFragment]) -> Sequence[LogFragment]:
+        if self._fresh and pieces:
+            self._fresh = False
+            if pieces[0].stamp != self._opening:
+                # the log was rotated and no longer reaches back that far: only the stamps are left to go by
+                self._by_stamp = True
+                self.gap = min(piece.stamp for piece in pieces) > self._last
+        if not self._by_stamp:
+            rest = pieces[self._skip :]
+            self._skip -= len(pieces) - len(rest)
+            return rest
+        return self._later(pieces)
+
+    def _later(self, pieces: Sequence[LogFragment]) -> Sequence[LogFragment]:
+        """Return the pieces after ``last``; this once the count from the anchor begins anew."""
+        for index, piece in enumerate(pieces):
+            if piece.stamp < self._last:
+                continue
+            if piece.stamp == self._last and self._seen_last > 0:
+                self._seen_last -= 1
+                continue
+            self._skip, self._by_stamp = 0, False
+            self._anchor = self._opening = piece.stamp
+            self._seen, self._seen_last, self._candidate = 0, 0, None
+            return pieces[index:]
+        return ()
+
+
+def parse_timestamp_ns(stamp: bytes) -> int:
+    """Return unix time in nanoseconds of ``2026-11-20T23:13:59.123456789Z``; 0 for what is no such stamp."""
+    try:
+        date = tuple(int(stamp[a:b]) for a, b in ((0, 4), (5, 7), (8, 10), (11, 13), (14, 16), (17, 19)))
+        fraction = stamp[20:].rstrip(b"Z")[:9].ljust(9, b"0")
+        return calendar.timegm((*date, 0, 0, 0)) * 1_000_000_000 + int(fraction)
+    except ValueError:
+        return 0
+
+
+def _stamp(stamp: bytes) -> str:
+    return stamp.decode("ascii", "replace")

@@ -1,0 +1,218 @@
+"""Following a container's log on the raw channel: at full speed, over any number of breaks, each line once.
+
+The SDK would need three times the processor, and it cannot tell why a stream ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from urllib.parse import quote, urlencode
+
+from sparkctl.errors import ContainerNotFound, DockerUnavailable
+from sparkctl.model.log_line import LogLine
+from sparkctl.transport.docker.docker_client import DockerClient
+from sparkctl.transport.docker.docker_errors import error_for_response
+from sparkctl.transport.docker.dockerway import DOCKER_SOCKET, no_response_error
+from sparkctl.transport.docker.log_resume import LogLineAssembler, LogPosition
+from sparkctl.transport.docker.logframes import (
+    ChunkedBody,
+    DaemonError,
+    FixedLengthBody,
+    FragmentParser,
+    InvalidLogStream,
+    MultiplexedParser,
+    RawStreamParser,
+)
+from sparkctl.transport.node_connection import ByteReader, NodeConnection
+
+_READ = 1 << 16  # small enough that one batch never holds up a screen
+_LONGEST_HEAD = 1 << 16
+_QUIET_LIMIT = 30.0  # seconds; a daemon that has the log on disk is never silent that long
+_OK = 200
+
+LogBatches = AsyncGenerator[
+    tuple[LogLine, ...], None
+]  # for `aclosing`: one that is left alone keeps its channel until it is collected
+
+
+class ContainerLogStream:
+    """One container's log, read once or followed, and resumed by simply asking again.
+
+    ``since`` (unix seconds) and ``tail`` (lines) say where the very first reading begins; ``position`` goes on where
+    another follower stopped. ``on_gap`` is called where Docker no longer has what came after the last reading: before the
+    lines that follow the gap are given out.
+    """
+
+    def __init__(
+        self,
+        link: NodeConnection,
+        container_id: str,
+        *,
+        since: float | None = None,
+        tail: int | None = None,
+        position: LogPosition | None = None,
+        on_gap: Callable[[], None] | None = None,
+    ) -> None:
+        self._link = link
+        self._id = container_id
+        self._since = since
+        self._tail = tail
+        self._on_gap = on_gap
+        self._about: tuple[str, bool] | None = None
+        self._joiner = LogLineAssembler(position, repeatable=tail is None)
+
+    @property
+    def position(self) -> LogPosition | None:
+        """How far the log was given out; None before the first piece."""
+        return self._joiner.position
+
+    @property
+    def has_gap(self) -> bool:
+        """Tell whether lines were rotated away between the last break and the reading that followed it."""
+        return self._joiner.gap
+
+    def follow(self) -> LogBatches:
+        """Yield lines as they come, in batches, until the container ends; go on from `position` when called again.
+
+        Ends only at Docker's own end mark; ask Docker whether the container has really ended. Raises LinkLost or
+        DockerDown where the stream was cut, NoSuchContainer, and DockerError for a log that cannot be read.
+        """
+        return self._followed()
+
+    def read_available(self) -> LogBatches:
+        """Yield the lines there are now, in batches; raises as `follow`."""
+        return self._stream(follow=False)
+
+    async def _followed(self) -> LogBatches:
+        async with aclosing(self._stream(follow=True)) as batches:
+            async for lines in batches:
+                yield lines
+        # Docker ends a follow without the last piece of a container that ends right after it (its own CLI loses the
+        # crash message, too); by then the log is whole, so what is left is read from there
+        try:
+            async with aclosing(self._stream(follow=False)) as batches:
+                async for lines in batches:
+                    yield lines
+        except ContainerNotFound:
+            if lines := self._joiner.finish():
+                yield lines
+
+    async def _stream(self, follow: bool) -> LogBatches:
+        api, terminal = await self._read_stream_format()
+        path = f"/v{api}/containers/{quote(self._id, safe='')}/logs?{self._query(follow)}"
+        reader, writer = await self._link.open_unix(DOCKER_SOCKET)
+        try:
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: docker\r\n\r\n".encode("ascii"))
+            await writer.drain()
+            body = _HttpBody(self._link.node.name, reader, None if follow else _QUIET_LIMIT)
+            await body.begin()
+            if self._joiner.position is not None:
+                self._joiner.resume_at(self._joiner.position)
+            async with aclosing(self._lines(body, RawStreamParser() if terminal else MultiplexedParser())) as batches:
+                async for lines in batches:
+                    yield lines
+            if not follow and (lines := self._joiner.finish()):
+                yield lines
+        except (InvalidLogStream, ConnectionError) as error:
+            raise _stream_cut_error(self._link.node.name) from error
+        except DaemonError as error:
+            raise error_for_response(self._link.node.name, _OK, error.text) from error
+        finally:
+            writer.close()
+
+    async def _lines(self, body: _HttpBody, parser: FragmentParser) -> LogBatches:
+        is_told = False
+        while not body.done:
+            lines = self._joiner.add_fragments(parser.feed(await body.read_available()))
+            if self._joiner.gap and not is_told and self._on_gap is not None:
+                is_told = True
+                self._on_gap()
+            if lines:
+                yield lines
+            await asyncio.sleep(0)  # bytes that have arrived already would never let anybody else run
+        if lines := self._joiner.add_fragments(parser.finish()):
+            yield lines
+
+    async def _read_stream_format(self) -> tuple[str, bool]:
+        """Return the API version and whether the container has a terminal, which changes the stream's form."""
+        if self._about is None:
+            docker = DockerClient(self._link)
+            container = await docker.inspect_container(self._id)
+            self._about = (await docker.api_version(), bool(container.tty))
+        return self._about
+
+    def _query(self, follow: bool) -> str:
+        words: dict[str, str] = {"stdout": "1", "stderr": "1", "timestamps": "1", "follow": "1" if follow else "0"}
+        position = self._joiner.position
+        if position is not None and position.since is not None:
+            return urlencode(words | {"since": position.since})
+        if self._since is not None:
+            words["since"] = f"{self._since:.9f}"
+        if self._tail is not None:
+            words["tail"] = str(self._tail)
+        return urlencode(words)
+
+
+class _HttpBody:
+    """The answer's body. ``done`` at its proper end; every other end is an error."""
+
+    def __init__(self, node: str, reader: ByteReader, limit: float | None) -> None:
+        self._node = node
+        self._reader = reader
+        self._limit = limit
+        self._early = b""
+        self._decoder: ChunkedBody | FixedLengthBody = FixedLengthBody(0)
+
+    @property
+    def done(self) -> bool:
+        return self._decoder.done and not self._early
+
+    async def begin(self) -> None:
+        """Read the head; raise what Docker says where it is not 200."""
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += await self._some()
+            if len(head) > _LONGEST_HEAD:
+                raise InvalidLogStream("a head without an end")
+        head, _, rest = head.partition(b"\r\n\r\n")
+        self._decoder = _decoder(head)
+        self._early = self._decoder.feed(rest)
+        status = int(head[9:12]) if head[9:12].isdigit() else 0
+        if status != _OK:
+            said = b""
+            while not self.done:
+                said += await self.read_available()
+            raise error_for_response(self._node, status, said.decode("utf-8", "replace"))
+
+    async def read_available(self) -> bytes:
+        """Return some of the body; b"" says nothing."""
+        early, self._early = self._early, b""
+        return early or self._decoder.feed(await self._some())
+
+    async def _some(self) -> bytes:
+        try:
+            async with asyncio.timeout(self._limit):
+                data = await self._reader.read(_READ)
+        except TimeoutError as error:
+            raise no_response_error(self._node, self._limit or 0.0) from error
+        if not data:
+            raise _stream_cut_error(self._node)
+        return data
+
+
+def _decoder(head: bytes) -> ChunkedBody | FixedLengthBody:
+    fields = dict(line.lower().split(b":", 1) for line in head.split(b"\r\n")[1:] if b":" in line)
+    if b"chunked" in fields.get(b"transfer-encoding", b""):
+        return ChunkedBody()
+    length = fields.get(b"content-length", b"").strip()
+    if not length.isdigit():
+        raise InvalidLogStream("a body without a length")
+    return FixedLengthBody(int(length))
+
+
+def _stream_cut_error(node: str) -> DockerUnavailable:
+    return DockerUnavailable(
+        node, f"Docker on {node} cut the log off: it was stopped or died", "on the node: sudo systemctl status docker"
+    )

@@ -1,0 +1,200 @@
+"""The node that is this very machine: the same interface over subprocesses and sockets, without SSH."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sparkctl.errors import DockerPermissionDenied, DockerUnavailable
+from sparkctl.model.node import Node, NodeState
+from sparkctl.transport.docker.dockerway import DOCKER_SOCKET
+from sparkctl.transport.node_connection import ByteReader, ByteWriter, CommandResult, ConnectionStatus, RemoteProcess
+from sparkctl.transport.output import communicate
+
+_EXIT_GRACE = 2.0
+_LINE_LIMIT = 1 << 20
+
+
+class LocalConnection:
+    """`Link` for ``host: local``. ``docker`` is the path of Docker's socket."""
+
+    def __init__(self, node: Node, docker: str = DOCKER_SOCKET) -> None:
+        self.node = node
+        self._docker = docker
+        self._status = ConnectionStatus(NodeState.UNKNOWN)
+        self._listeners: list[Callable[[ConnectionStatus], None]] = []
+
+    @property
+    def status(self) -> ConnectionStatus:
+        """Unknown before `connect`, then ok for good."""
+        return self._status
+
+    def add_status_listener(self, listener: Callable[[ConnectionStatus], None]) -> Callable[[], None]:
+        """Call ``listener`` at every change, until what is returned is called."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    async def connect(self) -> None:
+        """There is nothing to connect to."""
+        if self._status.state is NodeState.OK:
+            return
+        self._status = ConnectionStatus(NodeState.OK)
+        for listener in self._listeners:
+            listener(self._status)
+
+    async def reconnect(self, give_up_after: float | None = None) -> None:
+        """There is nothing that could be lost."""
+        await self.connect()
+
+    async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> CommandResult:
+        """Run a command to its end; TimeoutError after ``timeout`` seconds, OutputTooLong over 16 MiB."""
+        try:
+            process = await _start(argv)
+        except OSError as error:
+            return _start_failure(argv, error)
+        stdin_pipe, stdout, stderr = process.stdin, process.stdout, process.stderr
+        assert stdin_pipe is not None
+        assert stdout is not None
+        assert stderr is not None
+        try:
+            async with asyncio.timeout(timeout):
+                output = await communicate(stdin_pipe, stdout, stderr, stdin, str(argv[0]))
+                status = await process.wait()
+        except BaseException:
+            await kill_process_group(process)
+            raise
+        finally:
+            stdin_pipe.close()  # a command that read nothing leaves it open, and with it the whole transport
+        return CommandResult(*output, status if status >= 0 else None)
+
+    async def start_process(self, argv: Sequence[str]) -> RemoteProcess:
+        """Start a command and keep its stdin open."""
+        return _LocalProcess(await _start(argv, quiet=True))
+
+    async def open_unix(self, path: str) -> tuple[ByteReader, ByteWriter]:
+        """Open a unix socket. For Docker's: DockerDenied or DockerDown instead of an OSError."""
+        wanted = self._docker if path == DOCKER_SOCKET else path
+        try:
+            return await asyncio.open_unix_connection(wanted)
+        except OSError as error:
+            if path != DOCKER_SOCKET:
+                raise
+            raise _docker_socket_error(self.node.name, error) from error
+
+    async def open_tcp(self, host: str, port: int) -> tuple[ByteReader, ByteWriter]:
+        """Open a TCP connection; ConnectionRefusedError where nobody listens."""
+        return await asyncio.open_connection(host, port)
+
+    async def docker_socket(self) -> Path:
+        """Return the path of Docker's own socket."""
+        return Path(self._docker)
+
+    async def close(self) -> None:
+        """There is nothing to end."""
+
+
+class _LocalProcess:
+    """A child process whose stdin we keep open."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def readline(self) -> bytes:
+        """Return its next line of stdout, b"" when it has ended; of one that is longer than 1 MiB a part after the other."""
+        assert self._process.stdout is not None
+        try:
+            return await self._process.stdout.readuntil()
+        except asyncio.IncompleteReadError as end:
+            return end.partial
+        except asyncio.LimitOverrunError as long:
+            return await self._process.stdout.read(long.consumed)
+
+    async def write(self, data: bytes) -> None:
+        """Write to its stdin."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has ended
+            self._process.stdin.write(data)
+            await self._process.stdin.drain()
+
+    async def release(self) -> None:
+        """Close its stdin, give it a moment to end, then kill it."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            async with asyncio.timeout(_EXIT_GRACE):
+                await self._process.wait()
+        except TimeoutError:
+            await kill_process_group(self._process)
+        else:
+            await _close_pipes(self._process)
+
+
+async def _start(argv: Sequence[str], quiet: bool = False) -> asyncio.subprocess.Process:
+    """Start in the home directory and in a group of its own, as a login over SSH would; a Ctrl-C is ours alone.
+
+    asyncio waits for ever when it is cancelled between starting a child and connecting its pipes: let it finish first.
+    """
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL if quiet else asyncio.subprocess.PIPE,
+            cwd=Path.home(),
+            start_new_session=True,
+            limit=_LINE_LIMIT,
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await kill_process_group(await starting)
+        raise
+
+
+async def kill_process_group(process: asyncio.subprocess.Process) -> None:
+    """Kill a child that leads its own session, with all that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await _close_pipes(process)
+
+
+async def _close_pipes(process: asyncio.subprocess.Process) -> None:
+    """Close our ends of a child's pipes and wait for its end.
+
+    asyncio waits for the end of the pipes as well: that never comes where nobody reads its output, or where something
+    that the child left behind holds them.
+    """
+    transport: asyncio.SubprocessTransport = process._transport  # type: ignore[attr-defined]  # there is no other way to it
+    for fd in (0, 1, 2):
+        pipe = transport.get_pipe_transport(fd)
+        if isinstance(pipe, asyncio.WriteTransport) and pipe.get_write_buffer_size():
+            pipe.abort()  # nobody takes it any more
+        elif pipe is not None and not pipe.is_closing():
+            pipe.close()
+    await process.wait()
+    transport.close()
+
+
+def _start_failure(argv: Sequence[str], error: OSError) -> CommandResult:
+    """Answer as a shell at the other end of an SSH connection would: 127 not found, 126 not to be run."""
+    status = 127 if isinstance(error, FileNotFoundError) else 126
+    return CommandResult(b"", f"{argv[0]}: {error.strerror}\n".encode(), status)
+
+
+def _docker_socket_error(node: str, error: OSError) -> DockerPermissionDenied | DockerUnavailable:
+    if isinstance(error, PermissionError):
+        return DockerPermissionDenied(
+            node,
+            f"you may not use Docker on {node}: not in group docker",
+            "sudo usermod -aG docker $USER (counts from the next login)",
+        )
+    if isinstance(error, FileNotFoundError):
+        return DockerUnavailable(
+            node, f"Docker is not running on {node}, or not installed", "sudo systemctl start docker"
+        )
+    return DockerUnavailable(node, f"Docker on {node}: {error.strerror}", "sudo systemctl status docker")

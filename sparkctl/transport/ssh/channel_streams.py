@@ -1,0 +1,131 @@
+"""Byte streams over an SSH connection, with one meaning for every way they break: `LinkLost`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import asyncssh
+
+from sparkctl.errors import ConnectionLost
+from sparkctl.transport.node_connection import ByteReader, ByteWriter
+from sparkctl.transport.ssh.login_shell import RemoteCommand
+
+# What asyncssh and the socket under it raise when the connection breaks. Where it breaks because the server sent garbage,
+# asyncssh hands to every channel what its decoding stumbled over: PacketDecodeError and UnicodeDecodeError, KeyError.
+CONNECTION_ERRORS = (asyncssh.DisconnectError, ConnectionError, BrokenPipeError, ValueError, LookupError)
+_EXIT_GRACE = 2.0  # seconds a held command gets to end by itself
+
+LostErrorFactory = Callable[[BaseException | None], ConnectionLost]
+
+
+class ChannelReader:
+    """Reads one channel. ``lost`` makes the error, ``dead`` tells whether the connection is gone."""
+
+    def __init__(self, reader: ByteReader, lost: LostErrorFactory, dead: Callable[[], bool]) -> None:
+        self._reader = reader
+        self._lost = lost
+        self._is_lost = dead
+
+    async def read(self, n: int = -1) -> bytes:
+        """Return up to ``n`` bytes as soon as there are some, b"" at the channel's end; LinkLost is never an end."""
+        try:
+            data = await self._reader.read(n)
+        except CONNECTION_ERRORS as error:
+            raise self._lost(error) from error
+        if not data and self._is_lost():
+            raise self._lost(None)
+        return data
+
+
+class ChannelWriter:
+    """Writes one channel. ``close`` closes it in both directions."""
+
+    def __init__(self, writer: ByteWriter, lost: LostErrorFactory) -> None:
+        self._writer = writer
+        self._lost = lost
+
+    def write(self, data: bytes) -> None:
+        """Queue ``data``."""
+        try:
+            self._writer.write(data)
+        except CONNECTION_ERRORS as error:
+            raise self._lost(error) from error
+
+    def write_eof(self) -> None:
+        """Say that no more will come."""
+        try:
+            self._writer.write_eof()
+        except CONNECTION_ERRORS as error:
+            raise self._lost(error) from error
+
+    async def drain(self) -> None:
+        """Wait until the other side takes more."""
+        try:
+            await self._writer.drain()
+        except CONNECTION_ERRORS as error:
+            raise self._lost(error) from error
+
+    def close(self) -> None:
+        """Close the channel."""
+        self._writer.close()
+
+
+class SshProcess:
+    """A remote command whose stdin we keep open."""
+
+    def __init__(
+        self, command: RemoteCommand, lost: LostErrorFactory, dead: Callable[[], bool], begin_within: float
+    ) -> None:
+        self._command = command
+        self._process = command.process
+        self._lost = lost
+        self._is_lost = dead
+        self._begin_within = begin_within
+        self._due = asyncio.get_running_loop().time() + begin_within
+
+    async def readline(self) -> bytes:
+        """Return its next line of stdout, b"" when it has ended.
+
+        Raises `CommandNotRun` where the login shell did not run it, `Starved` where it did not get to it in time.
+        """
+        try:
+            await self._begin()
+            line = await self._command.stdout.readline()
+        except CONNECTION_ERRORS as error:
+            raise self._lost(error) from error
+        if not line and self._is_lost():
+            raise self._lost(None)
+        return line
+
+    async def _begin(self) -> None:
+        """Wait until it runs. What is to be read first may come long after that."""
+        if self._command.stdout.has_begun:
+            return
+        try:
+            async with asyncio.timeout_at(self._due):
+                has_begun = await self._command.stdout.begin()
+        except TimeoutError as late:
+            raise await self._command.begin_timeout_error(self._begin_within) from late
+        if not has_begun and not self._is_lost():
+            raise await self._command.not_run_error()
+
+    async def write(self, data: bytes) -> None:
+        """Write to its stdin; LinkLost where that is the connection's fault and not the command's end."""
+        try:
+            self._process.stdin.write(data)
+            await self._process.stdin.drain()
+        except CONNECTION_ERRORS as error:
+            if self._is_lost():
+                raise self._lost(error) from error
+
+    async def release(self) -> None:
+        """Close its stdin, give it a moment to end, then close the channel."""
+        try:
+            self._process.stdin.write_eof()
+            async with asyncio.timeout(_EXIT_GRACE):
+                await self._process.wait_closed()
+        except (*CONNECTION_ERRORS, TimeoutError):
+            pass
+        finally:
+            self._process.close()

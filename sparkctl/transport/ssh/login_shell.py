@@ -1,0 +1,127 @@
+"""A command for a node, whatever the login shell of its user is.
+
+sshd hands one line to that shell: ours is the same for every command but for a number, one line of words and single quotes,
+which sh, bash, zsh, csh, tcsh, fish, nushell, elvish, xonsh and a restricted bash parse in the same way. It starts sh, which
+reads the command itself, of that many bytes, from stdin; what comes on stdin after that is the command's. (`sh -s` would not
+do: dash reads ahead.) A mark on stdout and stderr tells that the command begins, so that what a login shell prints before it
+is never taken for its output, and that a shell which ran something else is found out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+
+import asyncssh
+
+from sparkctl.errors import NodeError, NodeStarved
+from sparkctl.model.sanitize import sanitize_line
+
+_HEAD = "#sparkctl\n"
+MARK = b"@@ sparkctl runs\n"
+# The mark is put together there: a shell that only repeats what it is sent does not print it.
+_ANNOUNCE = 'printf "@@ sparkctl %s\\n" runs; printf "@@ sparkctl %s\\n" runs >&2\n'
+_KEPT = 4096  # bytes of what a login shell said
+_SHOWN = 200
+_AT_ONCE = 0.2  # seconds for what has come already
+_CHUNK = 1 << 16
+
+
+def remote_command(argv: Sequence[str]) -> tuple[str, bytes]:
+    """Return the line for a remote exec request and what to write to its stdin first; ``argv`` arrives word for word.
+
+    Raises ValueError for no words, and for a NUL, which no argument can hold.
+    """
+    if not argv:
+        raise ValueError("a command needs at least one word")
+    if any("\0" in word for word in argv):
+        raise ValueError("an argument cannot contain a NUL byte")
+    script = f"{_HEAD}{_ANNOUNCE}exec {shlex.join(argv)}".encode("utf-8", "surrogateescape")
+    read = f"s=$(dd bs={len(script)} count=1 iflag=fullblock 2>/dev/null)"
+    # Where a startup file of the login shell read some of it, the rest is not run.
+    return f'sh -c \'{read}; case $s in "#sparkctl"*) eval "$s";; esac\'', script
+
+
+class CommandOutput:
+    """One output of a remote command, from the mark on. ``greeting``: what came before it; ``has_begun``: it has come."""
+
+    def __init__(self, reader: asyncssh.SSHReader[bytes]) -> None:
+        self._reader = reader
+        self.greeting = b""
+        self.has_begun = False
+
+    async def begin(self) -> bool:
+        """Read up to the mark; return False where the output ends without one."""
+        while not self.has_begun:
+            try:
+                read = await self._reader.readuntil(MARK)
+            except asyncio.IncompleteReadError as error:
+                self.greeting = (self.greeting + error.partial)[-_KEPT:]
+                if self._reader.at_eof():
+                    return False
+            else:
+                self.greeting = (self.greeting + read.removesuffix(MARK))[-_KEPT:]
+                self.has_begun = True
+        return True
+
+    async def read(self, n: int = -1) -> bytes:
+        """Return up to ``n`` bytes of the command's own, b"" at the end."""
+        return await self._reader.read(n) if await self.begin() else b""
+
+    async def readline(self) -> bytes:
+        """Return the command's next line, b"" at the end."""
+        return await self._reader.readline() if await self.begin() else b""
+
+    async def read_reply(self) -> str:
+        """Return the last line that the login shell itself printed so far, cleaned."""
+        try:
+            async with asyncio.timeout(_AT_ONCE):
+                while not self.has_begun and (more := await self._reader.read(_CHUNK)):
+                    self.greeting = (self.greeting + more)[-_KEPT:]
+        except (TimeoutError, OSError, asyncssh.Error):
+            pass
+        lines = [
+            line.strip()
+            for line in sanitize_line(self.greeting.decode("utf-8", "replace")).splitlines()
+            if line.strip()
+        ]
+        return lines[-1][:_SHOWN] if lines else ""
+
+
+class CommandNotRun(NodeError):
+    """The login shell of the node's user ran something else than our command, or nothing."""
+
+
+class RemoteCommand:
+    """A command that was handed to the login shell of ``user`` on ``node``."""
+
+    def __init__(self, process: asyncssh.SSHClientProcess[bytes], node: str, user: str) -> None:
+        self.process = process
+        self.stdout, self.stderr = CommandOutput(process.stdout), CommandOutput(process.stderr)
+        self._node, self._user = node, user
+
+    async def not_run_error(self) -> CommandNotRun:
+        """Return the error for a login shell that ended without running it."""
+        answer = await self._answer()
+        return CommandNotRun(
+            self._node,
+            f"the login shell of {self._user} on {self._node} did not run our command: it answered {answer or 'nothing'}",
+            f"sparkctl needs a login that runs commands: on {self._node}, see the shell (getent passwd {self._user}), its "
+            "startup files, and ForceCommand in sshd_config",
+        )
+
+    async def begin_timeout_error(self, seconds: float) -> NodeStarved:
+        """Return the error for a login shell that did not get as far as the command in time."""
+        answer = await self._answer()
+        return NodeStarved(
+            self._node,
+            f"the login shell of {self._user} on {self._node} did not get to our command within {seconds:.0f} s"
+            + (f"; so far it answered {answer}" if answer else ""),
+            f"{self._node} is very busy or out of memory, or a startup file of that shell waits for something: "
+            "log in there with ssh, and see",
+        )
+
+    async def _answer(self) -> str:
+        words = [await output.read_reply() for output in (self.stdout, self.stderr)]
+        return " and ".join(f"`{one}`" for one in words if one)

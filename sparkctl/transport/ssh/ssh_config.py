@@ -1,0 +1,176 @@
+"""What ~/.ssh/config says about one hop: where it is, who logs in, with which keys, by way of what, known where."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import asyncssh
+
+from sparkctl.errors import InvalidInput
+from sparkctl.files import refuse_irregular
+from sparkctl.transport.ssh.host_keys import GLOBAL_FILES, SSH_PORT
+
+LARGEST_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class SshTarget:
+    """How to reach one SSH server. ``alias`` is the name as written, ``host`` what it stands for.
+
+    ``jump`` is the server to go through first (``user@host:port``, several with commas), ``proxy`` an own command.
+    ``trust`` is the name its key goes by in ``known_hosts``; the first of those files takes new keys.
+    ``identities`` are the key files named in the config or in ours; empty means the usual ones.
+    """
+
+    alias: str
+    host: str
+    port: int
+    user: str
+    trust: str
+    family: int
+    bind: str | None
+    jump: str | None
+    proxy: tuple[str, ...]
+    known_hosts: tuple[Path, ...]
+    global_known_hosts: tuple[Path, ...]
+    identities: tuple[Path, ...]
+    identities_only: bool
+    own_ciphers: bool  # the ssh config names ciphers: then it decides, not we
+
+    @property
+    def target(self) -> str:
+        """``milo@spark1.local``, as it is typed after ssh."""
+        return f"{self.user}@{self.host}"
+
+    @property
+    def ssh_command(self) -> str:
+        """The ssh line that makes the same connection by hand."""
+        words = ["ssh"]
+        if self.known_hosts and self.known_hosts[0] != Path.home() / ".ssh" / "known_hosts":
+            words += ["-o", f"UserKnownHostsFile={self.known_hosts[0]}"]
+        words += [word for path in self.identities for word in ("-i", str(path))]
+        words += ["-J", self.jump] if self.jump else []
+        words += ["-p", str(self.port)] if self.port != SSH_PORT else []
+        return shlex.join([*words, self.target])
+
+
+def ssh_config_files() -> list[Path]:
+    """Return the ssh configs that exist, the user's first: what is said first counts.
+
+    Raises InvalidInput for one that is a FIFO or the like: reading it would never end.
+    """
+    candidates = (Path.home() / ".ssh" / "config", Path("/etc/ssh/ssh_config"))
+    return [file for file in candidates if _is_readable(file)]
+
+
+def resolve_target(
+    alias: str,
+    *,
+    user: str | None = None,
+    port: int | None = None,
+    identity: str | None = None,
+    jump: str | None = None,
+    known_hosts: str | None = None,
+) -> SshTarget:
+    """Return the route to ``alias``; what is given here wins over the ssh config. Reads files, opens nothing.
+
+    Raises InvalidInput where the ssh config or a named key file cannot be read.
+    """
+    try:
+        options = asyncssh.SSHClientConnectionOptions(
+            config=[str(file) for file in ssh_config_files()],
+            host=alias,
+            port=port if port is not None else (),
+            username=user if user is not None else (),
+            client_keys=None,
+            known_hosts=None,
+        )
+    except (ValueError, OSError, RecursionError) as error:  # a file may include itself
+        raise InvalidInput(f"the ssh config cannot be used: {error}", "check it with: ssh -G " + alias) from error
+    config = options.config
+    via = jump if jump is not None else cast("str | None", config.get("ProxyJump"))
+    proxy = () if jump is not None else tuple(options.proxy_command or ())
+    host = str(options.host)
+    return SshTarget(
+        alias=alias,
+        host=host,
+        port=int(options.port),
+        user=str(options.username),
+        trust=str(options.host_key_alias or host),
+        family=int(options.family),
+        bind=cast("str | None", config.get("BindAddress")),
+        jump=None if via in (None, "", "none") else via,
+        proxy=() if proxy in (("none",), ()) else proxy,
+        known_hosts=_user_files(known_hosts, config.get("UserKnownHostsFile")),
+        global_known_hosts=() if known_hosts else _global_files(config.get("GlobalKnownHostsFile")),
+        identities=_identities(identity, config.get("IdentityFile")),
+        identities_only=bool(config.get("IdentitiesOnly")),
+        own_ciphers=config.get("Ciphers") is not None,
+    )
+
+
+def _is_readable(config: Path) -> bool:
+    try:
+        refuse_irregular(config)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return False
+    except OSError as error:
+        raise InvalidInput(
+            f"the ssh config cannot be used: {config}: {error.strerror}", "put your ssh config back"
+        ) from error
+    return os.access(config, os.R_OK)
+
+
+def _is_key_file(path: Path) -> bool:
+    try:
+        refuse_irregular(path)
+    except OSError:
+        return False
+    return os.access(path, os.R_OK)
+
+
+def parse_jump_host(text: str) -> tuple[str, str | None, int | None]:
+    """Split ``user@host:port`` of a jump into host, user and port. ``[::1]:22`` and a bare IPv6 address are taken.
+
+    Raises InvalidInput for a port that is none.
+    """
+    user, _, rest = text.rpartition("@")
+    host, port = rest, ""
+    if rest.startswith("["):
+        host, _, port = rest[1:].partition("]")
+        port = port.removeprefix(":")
+    elif rest.count(":") == 1:
+        host, _, port = rest.partition(":")
+    if not host or (port and not (port.isascii() and port.isdigit() and 0 < int(port) <= LARGEST_PORT)):
+        raise InvalidInput(f"{text!r} is not a jump host", "write it as user@host or user@host:port")
+    return host, user or None, int(port) if port else None
+
+
+def _user_files(ours: str | None, configured: object) -> tuple[Path, ...]:
+    if ours is not None:
+        return (Path(ours).expanduser(),)
+    if isinstance(configured, list):
+        return tuple(Path(str(name)).expanduser() for name in configured if str(name) != "none")
+    return (Path.home() / ".ssh" / "known_hosts", Path.home() / ".ssh" / "known_hosts2")
+
+
+def _global_files(configured: object) -> tuple[Path, ...]:
+    if isinstance(configured, list):
+        return tuple(Path(str(name)).expanduser() for name in configured if str(name) != "none")
+    return GLOBAL_FILES
+
+
+def _identities(ours: str | None, configured: object) -> tuple[Path, ...]:
+    """Return the key files to try. One of ours must exist; of the ssh config's, those that do, as OpenSSH has it."""
+    if ours is not None:
+        path = Path(ours).expanduser()
+        if not _is_key_file(path):
+            raise InvalidInput(f"the identity {ours} cannot be read", "name a private key file, or leave it out")
+        return (path,)
+    names = configured if isinstance(configured, list) else []
+    paths = (Path(str(name)).expanduser() for name in names)
+    return tuple(path for path in paths if _is_key_file(path))

@@ -1,0 +1,282 @@
+"""A node over SSH: one connection that carries commands, sockets, Docker and HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import asyncssh
+
+from sparkctl.errors import ConnectionLost, ForwardingForbidden, NodeError, NodeStarved, Unreachable
+from sparkctl.model.node import Node, NodeState
+from sparkctl.model.questions import NonInteractivePrompter, Prompter
+from sparkctl.transport.docker import dockerway
+from sparkctl.transport.node_connection import (
+    ByteReader,
+    ByteWriter,
+    CommandResult,
+    ConnectionStatus,
+    RemoteProcess,
+    node_state_for_error,
+)
+from sparkctl.transport.output import communicate
+from sparkctl.transport.ssh.channel_streams import CONNECTION_ERRORS, ChannelReader, ChannelWriter, SshProcess
+from sparkctl.transport.ssh.flow import WINDOW_BYTES, BoundedSession
+from sparkctl.transport.ssh.keyboard_interactive import LoginPrompter
+from sparkctl.transport.ssh.login import JumpChain, LoginTimeouts, connect_through_jumps
+from sparkctl.transport.ssh.login_shell import RemoteCommand, remote_command
+from sparkctl.transport.ssh.relay import SocketRelay
+
+MIN_BACKOFF = 0.5
+MAX_BACKOFF = 15.0
+_DIAL_STDIO = ("docker", "system", "dial-stdio")
+
+
+class SshConnection:
+    """`Link` over asyncssh. Made cheaply; nothing happens before `connect`."""
+
+    def __init__(self, node: Node, asker: Prompter | None = None, limits: LoginTimeouts | None = None) -> None:
+        self.node = node
+        self._questions = LoginPrompter(node.name, asker if asker is not None else NonInteractivePrompter())
+        self._limits = limits if limits is not None else LoginTimeouts()
+        self._status = ConnectionStatus(NodeState.UNKNOWN)
+        self._listeners: list[Callable[[ConnectionStatus], None]] = []
+        self._connection: JumpChain | None = None
+        self._connecting = asyncio.Lock()
+        self._returning: asyncio.Task[None] | None = None
+        self._waiting = 0
+        self._last_failure: NodeError | None = None
+        self._relay: SocketRelay | None = None
+        self._by_stdio = False  # Docker through `docker system dial-stdio`, where sshd forwards no sockets
+
+    @property
+    def status(self) -> ConnectionStatus:
+        """The state now, without looking."""
+        return self._status
+
+    def add_status_listener(self, listener: Callable[[ConnectionStatus], None]) -> Callable[[], None]:
+        """Call ``listener`` at every change, from the event loop, until what is returned is called."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    async def connect(self) -> None:
+        """Connect once, within the time limits; does nothing on a live link."""
+        async with self._connecting:
+            if self._connection is not None:
+                return
+            try:
+                self._connection = await connect_through_jumps(self.node, self._questions, self._on_lost, self._limits)
+            except NodeError as error:
+                self._publish(ConnectionStatus(node_state_for_error(error), error.message))
+                raise
+            self._by_stdio = False
+            self._publish(ConnectionStatus(NodeState.OK))
+
+    async def reconnect(self, give_up_after: float | None = None) -> None:
+        """Try until connected, with jittered pauses of 0.5 s doubling to 15 s, each announced in ``status``.
+
+        All who wait share one series of attempts. Raises the last error after ``give_up_after`` seconds, and at once
+        `Untrusted` and `LoginRefused`.
+        """
+        if self._returning is None or self._returning.done() or self._returning.cancelling():
+            self._returning = asyncio.ensure_future(self._reconnect_until(self._returning))
+        task = self._returning
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(give_up_after):
+                await asyncio.shield(task)
+        except TimeoutError as error:
+            raise self._last_failure or self._lost(None) from error
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                task.cancel()  # nobody waits for it any more
+
+    async def _reconnect_until(self, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await asyncio.wait({before})  # given up by all who waited for it, and about to end
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return await self.connect()
+            except (Unreachable, NodeStarved, ConnectionLost) as error:
+                self._last_failure = error
+                pause = backoff_seconds(attempt, random.random())  # noqa: S311 - spreads load, guards nothing
+                self._publish(ConnectionStatus(node_state_for_error(error), error.message, attempt, pause))
+                await asyncio.sleep(pause)
+
+    async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 20.0) -> CommandResult:
+        """Run a command to its end; TimeoutError after ``timeout`` seconds, OutputTooLong over 16 MiB.
+
+        Raises `CommandNotRun` where the login shell did not run it, `Starved` where it did not get to it in time.
+        """
+        command: RemoteCommand | None = None
+        try:
+            async with asyncio.timeout(timeout):
+                command = await self._start(argv)
+                stdin_writer = self._writer(command.process.stdin)
+                stdout, stderr = self._reader(command.stdout), self._reader(command.stderr)
+                output = await communicate(stdin_writer, stdout, stderr, stdin, str(argv[0]))
+                await command.process.wait_closed()
+        except BaseException as error:
+            if command is None:
+                raise
+            is_late = isinstance(error, TimeoutError) and not command.stdout.has_begun
+            late = await command.begin_timeout_error(timeout) if is_late else None
+            _kill_process(command.process)
+            if late is not None:
+                raise late from error
+            raise
+        if command.process.returncode is None and self._is_dead():
+            raise self._lost(None)
+        if not command.stdout.has_begun:
+            raise await command.not_run_error()
+        return CommandResult(*output, command.process.exit_status)
+
+    async def start_process(self, argv: Sequence[str]) -> RemoteProcess:
+        """Start a command and keep its stdin open."""
+        return SshProcess(await self._start(argv), self._lost, self._is_dead, self._limits.begin)
+
+    async def open_unix(self, path: str) -> tuple[ByteReader, ByteWriter]:
+        """Open a unix socket on the node.
+
+        For Docker's socket the error says why it cannot be had: DockerDenied, DockerDown or ForwardingForbidden.
+        Another socket raises ConnectionRefusedError.
+        """
+        if path == dockerway.DOCKER_SOCKET and self._by_stdio:
+            return await self._open_docker_stdio()
+        try:
+            _, flow = await self._open_connection().create_unix_connection(
+                BoundedSession, path, encoding=None, window=WINDOW_BYTES
+            )
+        except asyncssh.ChannelOpenError as error:
+            self._raise_if_lost(error)
+            if path != dockerway.DOCKER_SOCKET:
+                raise ConnectionRefusedError(f"{self.node.name}: {path}: {error.reason}") from error
+            await dockerway.raise_socket_error(self)
+            self._by_stdio = True
+            return await self._open_docker_stdio()
+        except CONNECTION_ERRORS as error:
+            raise self._lost(error) from error
+        return self._wrap_streams(flow)
+
+    async def open_tcp(self, host: str, port: int) -> tuple[ByteReader, ByteWriter]:
+        """Open a TCP connection from the node; ConnectionRefusedError where nobody listens."""
+        try:
+            _, flow = await self._open_connection().create_connection(
+                BoundedSession, host, port, encoding=None, window=WINDOW_BYTES
+            )
+        except asyncssh.ChannelOpenError as error:
+            self._raise_if_lost(error)
+            if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
+                raise ForwardingForbidden(
+                    self.node.name,
+                    f"sshd on {self.node.name} does not forward TCP connections to {host}:{port}",
+                    f"in /etc/ssh/sshd_config on {self.node.name} set `AllowTcpForwarding yes` and `PermitOpen any` (or add "
+                    f"{host}:{port} to it), then: sudo systemctl reload ssh. In ~/.ssh/authorized_keys there `restrict` "
+                    "and `no-port-forwarding` forbid it, too",
+                ) from error
+            raise ConnectionRefusedError(f"{host}:{port} on {self.node.name}: {error.reason}") from error
+        except CONNECTION_ERRORS as error:
+            raise self._lost(error) from error
+        return self._wrap_streams(flow)
+
+    async def docker_socket(self) -> Path:
+        """Return a local socket, in a 0700 directory, each connection to which becomes one to the node's Docker."""
+        if self._relay is None:
+            self._relay = await SocketRelay.start(lambda: self.open_unix(dockerway.DOCKER_SOCKET))
+        return self._relay.path
+
+    async def close(self) -> None:
+        """End the connection and remove the local socket."""
+        if self._returning is not None:
+            self._returning.cancel()
+            await asyncio.gather(self._returning, return_exceptions=True)
+        relay, self._relay = self._relay, None
+        connection, self._connection = self._connection, None
+        if relay is not None:
+            await relay.close()
+        if connection is not None:
+            await connection.close()
+            self._publish(ConnectionStatus(NodeState.UNKNOWN))
+
+    async def _start(self, argv: Sequence[str]) -> RemoteCommand:
+        line, script = remote_command(argv)
+        ssh = self._open_connection()
+        try:
+            process = await ssh.create_process(line, encoding=None)
+        except asyncssh.ChannelOpenError as error:
+            self._raise_if_lost(error)
+            raise Unreachable(
+                self.node.name,
+                f"sshd on {self.node.name} opens no further session ({error.reason})",
+                "raise MaxSessions in /etc/ssh/sshd_config on the node, or do fewer things at once",
+            ) from error
+        except CONNECTION_ERRORS as error:
+            raise self._lost(error) from error
+        with contextlib.suppress(*CONNECTION_ERRORS):  # reading its output raises the reason
+            process.stdin.write(script)
+        return RemoteCommand(process, self.node.name, str(ssh.get_extra_info("username")))
+
+    async def _open_docker_stdio(self) -> tuple[ByteReader, ByteWriter]:
+        command = await self._start(_DIAL_STDIO)
+        return self._reader(command.stdout), ChannelWriter(command.process.stdin, self._lost)
+
+    def _open_connection(self) -> asyncssh.SSHClientConnection:
+        if self._connection is None:
+            raise self._lost(None)
+        return self._connection.ssh
+
+    def _is_dead(self) -> bool:
+        return self._connection is None
+
+    def _raise_if_lost(self, error: Exception) -> None:
+        if self._is_dead():
+            raise self._lost(error) from error
+
+    def _wrap_streams(self, session: object) -> tuple[ByteReader, ByteWriter]:
+        assert isinstance(session, BoundedSession)
+        return self._reader(session), self._writer(session)
+
+    def _reader(self, reader: ByteReader) -> ChannelReader:
+        return ChannelReader(reader, self._lost, self._is_dead)
+
+    def _writer(self, writer: ByteWriter) -> ChannelWriter:
+        return ChannelWriter(writer, self._lost)
+
+    def _lost(self, error: BaseException | None) -> ConnectionLost:
+        known = self._status.detail if self._is_dead() else None  # why the connection ended, not what the channel saw
+        detail = known or (str(error) if error is not None else "not connected")
+        return ConnectionLost(self.node.name, f"the connection to {self.node.name} was lost: {detail}")
+
+    def _on_lost(self, error: Exception | None) -> None:
+        """Called by asyncssh when a logged-in connection ends, also by our own close."""
+        if self._connection is None:
+            return
+        self._connection = None
+        self._publish(ConnectionStatus(NodeState.UNREACHABLE, str(error) if error else "the node ended the connection"))
+
+    def _publish(self, status: ConnectionStatus) -> None:
+        self._status = status
+        for listener in tuple(self._listeners):
+            listener(status)
+
+
+def backoff_seconds(attempt: int, chance: float) -> float:
+    """Return the seconds to wait after the ``attempt``-th failure; ``chance`` in 0..1 shortens it by up to half."""
+    full = min(MAX_BACKOFF, MIN_BACKOFF * 2.0 ** min(attempt - 1, 10))
+    return float(full * (1.0 - 0.5 * chance))
+
+
+def _kill_process(process: asyncssh.SSHClientProcess[bytes]) -> None:
+    """Kill what is running and close its channel; a node without signals sees its stdin and stdout go."""
+    try:
+        process.kill()
+    except (*CONNECTION_ERRORS, OSError):
+        pass
+    finally:
+        process.close()

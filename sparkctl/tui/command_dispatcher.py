@@ -1,0 +1,280 @@
+"""Command lines, whoever gives them: a key, the palette, a dialog, or hands on the `:` line. They are all carried out here."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sparkctl.commands.action_context import is_state_unknown
+from sparkctl.commands.actions import ACTIONS, PANEL_VERBS, Action, ActionId, retarget_context
+from sparkctl.commands.stop.impact import meant
+from sparkctl.errors import InvalidInput, SparkctlError
+from sparkctl.model.node import NodeState
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.tui.screens import registry
+
+if TYPE_CHECKING:
+    from sparkctl.model.memory_fit import MemoryFit
+    from sparkctl.model.node import NodeName
+    from sparkctl.model.profile import Profile
+    from sparkctl.monitor.node_views import NodeTelemetryView
+    from sparkctl.profiles.offers import ProfileOffer
+    from sparkctl.tui.app import PanelApp
+
+_SAME = {"q": "quit", "q!": "quit", "exit": "quit", "h": "help"}  # as fingers have it from other programs
+_HELP = frozenset(("--help", "-h"))
+_KEPT = 50  # typed lines
+_ENDS_LEFT = (ActionId.RESUME, ActionId.ABORT)
+_OF_SELECTED = {  # alone they are about what is selected
+    ActionId.FREE: "free NODE", ActionId.FIT: "plan PROFILE", ActionId.DIAGNOSE: "diagnose INSTANCE [--node NODE]",
+}  # fmt: skip
+
+
+class CommandDispatcher:
+    """Of one panel."""
+
+    def __init__(self, panel: PanelApp) -> None:
+        self._panel = panel
+        self._typed: list[str] = []
+
+    def dispatch(self, words: Sequence[str]) -> None:
+        """Do what a command line says; what is dangerous asks first. Raises `SparkctlError` where it is refused."""
+        panel = self._panel
+        if words and words[0] in _SAME:
+            words = (_SAME[words[0]], *words[1:])
+        if len(words) == 2 and words[0] == "help":
+            words = (words[1], "--help")
+        if len(words) == 1 and words[0] in PANEL_VERBS:
+            panel.perform_action(next(each.id for each in ACTIONS if each.verb == words[0]))
+            return
+        one = next((each for each in ACTIONS if words and each.verb == words[0]), None)
+        if one is not None and one.changes and panel.setup.readonly:
+            raise InvalidInput(f"this panel is read-only: `{words[0]}` is not for it")
+        if (
+            one is not None
+            and one.id is ActionId.SWITCH
+            and not _HELP.intersection(words)
+            and not panel.build_action_context().replaying
+        ):
+            self.plan_switch(tuple(words)) if len(words) > 1 else self.switch()
+        elif one is not None and one.id is ActionId.HISTORY and not _HELP.intersection(words):
+            self._show_history(words[1:])
+        elif (
+            one is not None and one.screen in registry.AVAILABLE_SCREENS and (len(words) == 1 or one.words is not None)
+        ):
+            said = (
+                words
+                if len(words) == 1 or panel.setup.commands is None
+                else panel.setup.commands.parse_screen_target(words)
+            )
+            panel.open(str(one.screen), retarget_context(panel.build_action_context(), said))
+        elif panel.room is None:
+            raise InvalidInput("one moment: nothing was looked at yet")
+        elif panel.setup.recording is not None:
+            raise InvalidInput("this is a recording: there is nothing to do anything to")
+        elif one is not None and not _HELP.intersection(words):
+            self._do(one, self._add_selected_target(one, words))
+        else:
+            panel.room.start_command(words)
+
+    def _add_selected_target(self, one: Action, words: Sequence[str]) -> Sequence[str]:
+        """Return the line with what is selected, where it is nothing but a verb that is about one thing."""
+        if len(words) > 1 or one.id not in _OF_SELECTED or one.words is None:
+            return words
+        now = self._panel.build_action_context()
+        if why := one.why_not(now):
+            raise InvalidInput(why, f"or name it: {_OF_SELECTED[one.id]}")
+        return one.words(now)
+
+    def _do(self, one: Action, words: Sequence[str]) -> None:
+        from sparkctl.tui.dialogs.confirmations import needs_confirmation
+        from sparkctl.tui.dialogs.result_dialogs import show_diagnosis, show_memory_estimate
+
+        panel = self._panel
+        assert panel.room is not None
+        if one.id in _ENDS_LEFT and len(words) == 1 and (why := one.why_not(panel.build_action_context())) is not None:
+            raise InvalidInput(why)  # as its key says it: there is nothing to ask about
+        if one.id is ActionId.FIT:
+            show_memory_estimate(panel, words)
+        elif one.id is ActionId.DIAGNOSE:
+            show_diagnosis(panel, words)
+        elif "--dry-run" not in words and needs_confirmation(one, words, panel.build_action_context()):
+            panel.room.parse_command(words)  # a line that is none is not asked about
+            self.confirm_and_run(one, words)
+        else:
+            panel.room.start_command(words)
+
+    def confirm_and_run(self, one: Action, words: Sequence[str]) -> None:
+        """Do what a command line says once the operator has said yes; no is the default."""
+        self._panel.spawn(self._ask_and_give(one, words))
+
+    async def _ask_and_give(self, one: Action, words: Sequence[str]) -> None:
+        from sparkctl.tui.dialogs.confirmations import CONFIRMED, build_confirmation
+
+        panel = self._panel
+        assert panel.room is not None
+        dialog = build_confirmation(one, words, panel.build_action_context())
+        dialog.follow(lambda: build_confirmation(one, words, panel.build_action_context()))
+        if await panel.room.dialogs.show_dialog(dialog) != CONFIRMED:
+            return
+        try:
+            panel.room.start_command(words)
+        except SparkctlError as error:
+            panel.show_error(error)
+
+    def switch(self) -> None:
+        """Plan a switch to the selected profile; where none is selected, ask to which."""
+        now = self._panel.build_action_context()
+        if now.profile is None:
+            self._panel.spawn_dialog_task(self._pick(to_switch=True))
+        else:
+            self._panel.spawn_dialog_task(self._switch_to(now.profile))
+
+    async def _switch_to(self, profile: str) -> None:
+        await self._panel.room_made.wait()
+        assert self._panel.room is not None
+        offers = [one for one in await self._panel.room.offers() if one.name == profile and one.profile is not None]
+        if not offers:
+            self._panel.show_toast("this profile cannot be read", severity="warning")
+            return
+        found = offers[0].profile
+        assert found is not None
+        self._panel.run_command_line(
+            ("switch", profile, *node_options_for_ranks(found, self._panel.names, self._panel.node))
+        )
+
+    def plan_switch(self, words: tuple[str, ...]) -> None:
+        """Show what a switch would be. Raises `SparkctlError` for a line that is none."""
+        from sparkctl.tui.screens.switch_screen import SwitchScreen
+
+        panel = self._panel
+        if panel.room is None:
+            raise InvalidInput("one moment: nothing was looked at yet")
+        if panel.room.switches.running is not None:
+            panel.open("switch")
+            panel.show_toast("this one goes on: another one can be planned when it is over", severity="warning")
+            return
+        words = self._add_node_options(words)
+        panel.room.parse_command(words if "--dry-run" in words else (*words, "--dry-run"))
+        there = next((one for one in panel.screen_stack if isinstance(one, SwitchScreen)), None)
+        if there is None:
+            panel.keyboard.hold_until_mounted(panel.push_screen(SwitchScreen(words)))
+        else:
+            panel.open("switch")
+            there.set_command(words)
+
+    def _add_node_options(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        """Return a line with the selected Spark, and for a profile of several the next ones, where it names none."""
+        from sparkctl.profiles.library import ProfileLibrary
+
+        names, nodes = meant(words[1:])
+        if nodes or len(names) != 1 or len(self._panel.names) < 2 or any("nodes=" in word for word in words):
+            return words
+        try:
+            profile = ProfileLibrary().load(names[0])
+        except SparkctlError:
+            return words  # what is wrong with it is said by who understands the line
+        return (*words, *node_options_for_ranks(profile, self._panel.names, self._panel.node))
+
+    def _show_history(self, words: Sequence[str]) -> None:
+        """Show what was done: with a profile, or one operation of it by its number, as ``history show 12`` has it."""
+        from sparkctl.tui.screens.history_screen import HistoryScreen
+
+        panel = self._panel
+        shown = words[1:2] if words[:1] == ("show",) or words[:1] == ["show"] else ()
+        number = int(shown[0]) if shown and shown[0].isdecimal() else None
+        profile = "" if shown or not words or words[0].startswith("-") else words[0]
+        there = next((each for each in panel.screen_stack if isinstance(each, HistoryScreen)), None)
+        if there is None:
+            panel.keyboard.hold_until_mounted(panel.push_screen(HistoryScreen(profile, number)))
+        else:
+            panel.open("history")
+            there.set_filter(profile, number)
+
+    def choose_profile(self) -> None:
+        """Ask which profile to start, of all that there are."""
+        self._panel.spawn_dialog_task(self._pick())
+
+    async def _pick(self, *, to_switch: bool = False) -> None:
+        await self._panel.room_made.wait()
+        assert self._panel.room is not None
+        title = "switch to a profile" if to_switch else "start a profile"
+        self.show_profile_picker(await self._panel.room.offers(), title, to_switch=to_switch)
+
+    def show_profile_picker(
+        self, offers: Sequence[ProfileOffer], title: str = "start a profile", *, to_switch: bool = False
+    ) -> None:
+        """Ask which of these profiles to start, or to switch to, and where, and do it."""
+        from sparkctl.tui.dialogs.profile_picker import ProfilePicker
+
+        panel = self._panel
+
+        def views() -> list[NodeTelemetryView]:
+            return [
+                one for one in panel.build_action_context().views if one.state is NodeState.OK or is_state_unknown(one)
+            ]
+
+        if not offers or not views():
+            panel.show_toast("there is no profile yet: sparkctl profiles list" if views() else "no Spark answers")
+            return
+
+        def take(words: tuple[str, ...] | None) -> None:
+            if words:
+                panel.run_command_line(words)
+
+        room = panel.room
+        assert room is not None
+        fits, profiles = room.fits, [one.profile for one in offers if one.profile is not None]
+
+        def fit(profile: Profile, node: NodeName) -> MemoryFit | None:
+            fits.request_estimates(profiles)
+            return fits.get_estimate(profile, node)
+
+        panel.push_screen(ProfilePicker(offers, views, panel.node, title, fit, to_switch=to_switch), take)
+
+    def open_command_line(self, begun: str = "", refused: SparkctlError | None = None) -> None:
+        """Let a line be typed, and do what it says. A refused one comes back as it was, with what is wrong with it."""
+        from sparkctl.tui.dialogs.command_line import CommandLineDialog
+
+        panel = self._panel
+        if panel.setup.commands is None:
+            return
+
+        def take(line: str | None) -> None:
+            if not line:
+                return
+            self._typed = [*(one for one in self._typed[-_KEPT:] if one != line), line]
+            try:
+                self.dispatch(_split(line))
+            except SparkctlError as error:
+                self.open_command_line(line, error)
+
+        panel.push_screen(
+            CommandLineDialog(panel.setup.commands, tuple(self._typed), begun, refused, self._instances), take
+        )
+
+    def _instances(self, verb: str) -> tuple[str, ...]:
+        """Return what is there for a verb, what is selected first; of a log, what was saved, too."""
+        now = self._panel.build_action_context()
+        there = [one for view in now.views for one in view.instances if one.ours or verb == "logs"]
+        names = sorted((one.name for one in there), key=lambda name: name != now.instance)
+        if verb != "down" and self._panel.room is not None and not now.replaying:
+            names += self._panel.room.context.history.instances_with_logs()
+        # A name with control characters is no completion: an input line writes what it holds as it is.
+        return tuple(dict.fromkeys(name for name in names if sanitize_line(name) == name))
+
+
+def node_options_for_ranks(profile: Profile, names: Sequence[NodeName], first: NodeName | None) -> tuple[str, ...]:
+    """Return ``--node`` for each rank of a profile: the selected Spark and the next ones, as many as there are."""
+    at = names.index(first) if first is not None and first in names else 0
+    chosen = [names[(at + each) % len(names)] for each in range(min(profile.nodes, len(names)))]
+    return tuple(word for name in chosen for word in ("--node", str(name)))
+
+
+def _split(line: str) -> list[str]:
+    """Return the words of a line. Raises `InvalidInput` for a quotation that does not end."""
+    try:
+        return shlex.split(line)
+    except ValueError as wrong:
+        raise InvalidInput(f"{wrong} in what was typed") from wrong

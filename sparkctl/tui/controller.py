@@ -1,0 +1,416 @@
+"""Everything that lives as long as the panel: the store, who follows the nodes, what is being done.
+
+Loaded after the first picture is painted: this is what knows nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from textual.screen import ModalScreen
+
+from sparkctl.clock import Clock, SystemClock
+from sparkctl.commands.actions import OVERVIEW, ActionId
+from sparkctl.commands.context import InterruptSignal
+from sparkctl.commands.doctor_checks import check_nodes
+from sparkctl.commands.start.preview import build_preview_plan
+from sparkctl.concurrency import cancel_and_wait
+from sparkctl.errors import InvalidInput, SparkctlError
+from sparkctl.model.events import (
+    CheckCompleted,
+    CommandEnded,
+    Event,
+    GuardActed,
+    LaunchPlanned,
+    Outcome,
+    WarningEmitted,
+)
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.phase import Phase
+from sparkctl.model.questions import NonInteractivePrompter
+from sparkctl.monitor.doctor_runs import DoctorRuns
+from sparkctl.monitor.homes import Homes
+from sparkctl.monitor.journals import SwitchJournals
+from sparkctl.monitor.node_supervisor import NodeSupervisor
+from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.monitor.notices import NoticeBoard
+from sparkctl.monitor.operation_trackers import SwitchTracker
+from sparkctl.monitor.recording_player import RecordingPlayer
+from sparkctl.monitor.switch_journal import format_step_number
+from sparkctl.profiles.offers import ProfileOffer, list_startable_profiles
+from sparkctl.tui.bridge import RepaintScheduler
+from sparkctl.tui.dialogs.prompts import DialogPrompter
+from sparkctl.tui.endings import report_job_end
+from sparkctl.tui.estimate_cache import MemoryEstimateCache
+from sparkctl.tui.job_runner import Job, JobRunner
+from sparkctl.tui.key_hints import format_key
+from sparkctl.tui.panel_options import PreparedCommand
+from sparkctl.tui.screens.syncing import TransferTracker
+from sparkctl.tui.story import run_demo_steps
+from sparkctl.views.command_result_view import describe_guard_action, describe_warning
+from sparkctl.views.farewell import describe_unfinished_switch
+from sparkctl.views.overview.overview_view import OverviewScreenModel
+from sparkctl.views.overview.tile_model import TRANSITION_PHASES, NodeTileModel, build_tile_model, sort_by_urgency
+from sparkctl.views.switch_line import moved_row, moved_short, render_switch_progress_line
+from sparkctl.views.text.styled_text import TextRow, TextStyle
+from sparkctl.views.wrong import NodeProblems
+
+if TYPE_CHECKING:
+    from sparkctl.commands.start.launched import ContainerLaunch
+    from sparkctl.model.instance import InstanceView
+    from sparkctl.model.launch_plan import LaunchPlan
+    from sparkctl.model.profile import Profile
+    from sparkctl.model.sample import MemoryBar
+    from sparkctl.monitor.switch_progress import SwitchProgress
+    from sparkctl.tui.app import PanelApp
+
+_DOING = {"drop-caches": "dropping the page cache ...", "doctor": "being examined ..."}
+_RECENT = 3
+_PATIENCE = 2.0  # seconds
+
+
+class PanelController:
+    """One for each panel, made on its loop."""
+
+    def __init__(self, panel: PanelApp) -> None:
+        self._panel = panel
+        setup = panel.setup
+        self.clock: Clock = setup.clock or SystemClock()
+        self.dialogs = DialogPrompter(panel)
+        self.context = setup.make_context(self.dialogs)
+        self._shown: tuple[float, float] | None = None  # a recording's last stamp, and when we had it
+        self.bridge = RepaintScheduler([node.name for node in setup.nodes], self.now, self._paint)
+        self.supervisor = NodeSupervisor(self.context, self.handle_event)
+        self.non_interactive_context = replace(
+            self.context, asker=NonInteractivePrompter(), lend=self.supervisor.background_session
+        )  # what nobody called for asks nobody
+        self.jobs = JobRunner(self.handle_event, lambda *over: panel.call_later(self._finished, *over))
+        self.notices = NoticeBoard(self._known, self.now)
+        self.recent = self.context.history.recent_profiles(_RECENT)
+        self.examinations = DoctorRuns()
+        self.switches = SwitchTracker()
+        self.moves = TransferTracker()
+        self.journals = SwitchJournals(lambda: self.bridge.store)
+        self.fits = MemoryEstimateCache(self)
+        self._beside: set[asyncio.Task[None]] = set()
+        self._homes = Homes(self, panel.spawn)
+        self.recorded: Sequence[Event] = ()
+        self.player: RecordingPlayer | None = None  # of a recording
+        self.turn = asyncio.Event()  # of the recording: set, and another one in its place, when it begins anew
+        self.is_taken_over = False  # somebody has started something by hand
+        self._warned: dict[tuple[NodeName, str], tuple[WarningEmitted, ...]] = {}  # by the last start that is over
+        self._ready_lines: dict[tuple[NodeName, str], str | None] = {}
+
+    @property
+    def is_replaying(self) -> bool:
+        """Tell whether this is a recording: there is no node to ask."""
+        return self._panel.setup.recording is not None
+
+    def begin(self, nodes: Sequence[Node]) -> None:
+        """Follow the nodes, or play the recording."""
+        recording = self._panel.setup.recording
+        if recording is not None:
+            self.recorded, speed = recording()
+            self.player = RecordingPlayer(self.clock, self.recorded, speed, self.handle_event, self.reset_state)
+            self.supervisor.play_recording(self.player)
+        else:
+            self.supervisor.follow(nodes)
+        if story := self._panel.setup.story:
+            self._panel.spawn(run_demo_steps(self, story))
+
+    def now(self) -> float:
+        """Return the moment that is shown: in a recording the last event's, and what has passed since."""
+        if self._panel.setup.recording is None or self._shown is None:
+            return self.clock.unix_time()
+        stamp, when = self._shown
+        if self.player is not None and self.player.is_paused:
+            return stamp
+        return stamp + min(1.0, self.clock.monotonic() - when)
+
+    def is_operator_active(self, seconds: float) -> bool:
+        """Tell whether a dialog is open, or a key was pressed within so many seconds."""
+        return isinstance(self._panel.screen, ModalScreen) or not self._panel.keyboard.is_idle_for(seconds)
+
+    def views(self, names: Sequence[NodeName]) -> tuple[NodeTelemetryView, ...]:
+        """Return the nodes' views, in the operator's order."""
+        return tuple(self.bridge.store.view(name) for name in names if name in self.bridge.store.nodes)
+
+    @property
+    def bars(self) -> dict[NodeName, MemoryBar]:
+        """The Sparks' memory as it was sampled last, where it was."""
+        views = self.views(self._panel.names)
+        return {view.name: view.memory for view in views if view.memory is not None}
+
+    def _known(self, name: NodeName) -> NodeTelemetryView | None:
+        return self.bridge.store.view(name) if name in self.bridge.store.nodes else None
+
+    def instances(self, name: NodeName) -> list[str]:
+        """Return the names of what runs on a node, as its tile has them."""
+        if name not in self.bridge.store.nodes:
+            return []
+        return [one.name for one in sort_by_urgency(self.bridge.store.get_last_known_view(name))]
+
+    def instance(self, name: NodeName, instance: str) -> InstanceView | None:
+        """Return an instance as it was last known, None where it is not there."""
+        if name not in self.bridge.store.nodes:
+            return None
+        return next(
+            (one for one in self.bridge.store.get_last_known_view(name).instances if one.name == instance), None
+        )
+
+    def failure(self, name: NodeName, instance: str) -> CommandEnded | None:
+        """Return how a start of it failed that was watched here; None where it was started anew since."""
+        one = self.instance(name, instance)
+        end = self.bridge.start_results.get((name, instance))
+        return end if end is not None and (one is None or one.phase is Phase.FAILED) else None
+
+    def warnings(self, name: NodeName, instance: str) -> tuple[WarningEmitted, ...]:
+        """Return what the last start of an instance from here has warned of, which may still go on."""
+        for job in self.jobs.running:
+            if job.started.verb == "up" and job.instance == instance and name in job.started.nodes:
+                return tuple(job.warnings)
+        return self._warned.get((name, instance), ())
+
+    def remember_ready(self, name: NodeName, instance: str, run: ContainerLaunch | None) -> None:
+        """Keep by which line an instance says that it is ready."""
+        if run is not None and run.ready is not None:
+            self._ready_lines[name, instance] = run.ready.line
+
+    def ready_line(self, name: NodeName, instance: str) -> str | None:
+        """Return the expression for the line by which an instance says that it is ready, None where it is not known."""
+        plan = self.bridge.store.plan(name, instance) if name in self.bridge.store.nodes else None
+        return plan.ready.line if plan is not None else self._ready_lines.get((name, instance))
+
+    def scene(
+        self, names: Sequence[NodeName], chosen: int, instances: Mapping[NodeName, str], nodes: Sequence[Node], ascii_only: bool
+    ) -> OverviewScreenModel:  # fmt: skip
+        """Return what the overview shows."""
+        addresses = {node.name: node.host for node in nodes}
+        glances = tuple(self._glance(name, addresses.get(name), instances.get(name)) for name in names)
+        loading = {one.name for seen in glances for one in seen.view.instances if one.phase in TRANSITION_PHASES}
+        lines = tuple(line for line in self.bridge.lines if not loading or line.instance in loading)
+        return OverviewScreenModel(
+            glances, min(chosen, max(0, len(glances) - 1)), lines, self.notices.shown, ascii_only,
+            tuple(self.bridge.event_log), self._lines_of_switches(ascii_only),
+        )  # fmt: skip
+
+    def _lines_of_switches(self, ascii_only: bool) -> tuple[TextRow, ...]:
+        """Return a line for the switch that goes on here, and one for all that is carried."""
+        course = self.switches.running
+        switch = (
+            []
+            if course is None
+            else [render_switch_progress_line(course, self.now(), self._key(ActionId.SWITCH), ascii_only)]
+        )
+        words = ((ActionId.RESUME, "goes on with it"), (ActionId.ABORT, "undoes it"))
+        keys = [
+            (key, word) for action, word in words if (key := self._key(action)) is not None and not self.is_replaying
+        ]
+        switch += [] if course is not None else self.journals.moves(keys, ascii_only, self._panel.size.width - 2)
+        return (*switch, *(moved_row(one, ascii_only) for one in self.moves.running_transfers))
+
+    @property
+    def own_switch(self) -> SwitchProgress | None:
+        """The switch that this panel does, from its first step on."""
+        return None if self.jobs.switch_job is None else self.switches.own_switch(self.bridge.store)
+
+    @property
+    def switch_left(self) -> bool | None:
+        """Whether a switch was left on the Sparks; False: one goes on; None: there is none that is known."""
+        return False if self.switches.running is not None else self.journals.has_abandoned_switch
+
+    def _key(self, action: ActionId) -> str | None:
+        """Return the key of an action, None where this panel does not have it."""
+        keys = (one.keys[0] for one in self._panel.actions if one.id is action and one.keys)
+        return next((format_key(key, self._panel.ascii_only) for key in keys), None)
+
+    def glance(self, name: NodeName, instance: str) -> NodeTileModel:
+        """Return what is known of a node, for a screen about one of its instances. Raises KeyError."""
+        node = self.supervisor.node(name)
+        return self._glance(name, None if node is None else node.host, instance)
+
+    def _glance(self, name: NodeName, address: str | None, chosen: str | None) -> NodeTileModel:
+        return build_tile_model(
+            self.bridge.store, name, self.now(), ends=self.bridge.ends_on(name), address=address, chosen=chosen,
+            jobs=self._doing(name), recent=self.recent, start_key=self._start_key(),
+        )  # fmt: skip
+
+    @property
+    def progress(self) -> str:
+        """What goes on in a few words, for screens on which the overview's lines are not seen."""
+        course, going = self.switches.running, self.moves.running_transfers
+        words = [] if course is None or course.step is None else [f"switch: {course.step}"]
+        return ", ".join([*words, *(moved_short(one) for one in going[:1])])
+
+    def _start_key(self) -> str | None:
+        """Return the key by which a profile is started; None where nothing can be."""
+        if self.is_replaying:
+            return None
+        return self._key(ActionId.UP)
+
+    def wrong(self, name: NodeName | None, view: NodeTelemetryView | None, fault: SparkctlError | None) -> NodeProblems:
+        """Return what is wrong with a node, and with the config."""
+        now = view.sample.time if view is not None and view.sample is not None else self.now()
+        word = re.compile(rf"(?<![\w-]){re.escape(name or '')}(?![\w-])")
+        about = [one for one in self.notices.shown if name is not None and word.search(one[0])]
+        return NodeProblems(
+            view, now, {} if name is None else self.bridge.ends_on(name), tuple(self.bridge.event_log), about,
+            None if fault is None else fault.message, None if fault is None else fault.hint,
+        )  # fmt: skip
+
+    def _doing(self, name: NodeName) -> tuple[str, ...]:
+        """Return what is being done to a node, in words."""
+        verbs = [job.started.verb for job in self.jobs.running if name in job.started.nodes]
+        verbs = [verb for verb in verbs if verb in _DOING and verb != "doctor"]
+        verbs += ["doctor"] if name in self.examinations.running else []
+        return tuple(_DOING[verb] for verb in verbs)
+
+    async def aclose(self) -> tuple[str, ...]:
+        """End everything of ours; return what is left to be said."""
+        own, job = self.own_switch, self.jobs.switch_job
+        said = await self.jobs.aclose()
+        if own is not None and own.step is not None and job is not None and job.ended is None:
+            said += describe_unfinished_switch(own, format_step_number(own.step))
+        self.bridge.close()
+        await cancel_and_wait(self._beside, _PATIENCE)  # they read over the crew's connections
+        await self.supervisor.aclose()
+        return said
+
+    def run_background_task(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Let something go on, at most until the room is closed; whoever starts it says what its defects are."""
+        task = asyncio.create_task(work, name=name)
+        self._beside.add(task)  # it may take long to end, and be held by nobody else then
+        task.add_done_callback(self._beside.discard)
+        return task
+
+    # --- what the operator starts ---
+
+    def start_command(self, words: Sequence[str], *, by_hand: bool = True) -> None:
+        """Start a command line. Raises `SparkctlError` where it is none."""
+        self.is_taken_over = self.is_taken_over or by_hand
+        started = self.parse_command(words)
+        if started.verb == "doctor" and not any(word.startswith("--collect") for word in words):
+            started = self._record_doctor_run(started)
+            self._panel.open("doctor")
+        if started.verb in ("resume", "abort"):
+            self.switches.hide_finished()
+            self._panel.open("switch")
+        if started.verb in ("down", "free"):
+            self.jobs.detach_starts(started)
+        self.jobs.start(started)
+        if len(started.nodes) == 1 and started.nodes[0] in self._panel.names:
+            self._panel.choose(self._panel.names.index(NodeName(started.nodes[0])))
+        self.bridge.schedule_repaint()
+
+    def parse_command(self, words: Sequence[str]) -> PreparedCommand:
+        """Return what a command line would do. Raises `SparkctlError` where it is none."""
+        commands = self._panel.setup.commands
+        if commands is None:
+            raise InvalidInput("this panel has no commands")
+        return commands.parse_command(
+            words, replace(self.context, interrupt=InterruptSignal(), lend=self.supervisor.command_session)
+        )
+
+    async def offers(self) -> list[ProfileOffer]:
+        """Return the profiles that there are; reading them takes a moment, and is done beside the loop."""
+        return await asyncio.to_thread(list_startable_profiles, self.recent)
+
+    def run_doctor(self, nodes: Sequence[Node]) -> None:
+        """Let `doctor` look at these nodes, but for those that it looks at already: none waits for another."""
+        wanted = [node for node in nodes if node.name not in self.examinations.running]
+        if not wanted:
+            return
+        context = replace(self.context, interrupt=InterruptSignal(), lend=self.supervisor.command_session)
+        names = tuple(str(node.name) for node in wanted)
+        self.jobs.start(
+            self._record_doctor_run(
+                PreparedCommand("doctor", ("doctor",), names, context, lambda: check_nodes(context, wanted))
+            )
+        )
+        self.bridge.schedule_repaint()
+
+    def _record_doctor_run(self, started: PreparedCommand) -> PreparedCommand:
+        """Return a `doctor` whose findings are kept as they come."""
+        names = tuple(map(NodeName, started.nodes)) or self._panel.names
+        self.examinations.start_run(names, self.now())
+        return replace(started, events=lambda: self.examinations.record_findings(started.events(), names))
+
+    def home(self, node: Node) -> str | None:
+        """Return the user's home on a node; None while it is not known."""
+        return self._homes.home_directory(node)
+
+    def plan(self, profile: Profile, node: Node, home: str) -> LaunchPlan:
+        """Return the launch that `up` would make. Raises `InvalidInput` for what it would refuse in the profile."""
+        return build_preview_plan(self.context, profile, node, home, os.environ)
+
+    def _finished(self, job: Job, defect: BaseException | None) -> None:
+        """Keep what a verb has told, and say how it ended."""
+        started, ended = job.started, job.ended
+        if started.verb == "up" and job.instance is not None:
+            self._warned.update({(NodeName(name), job.instance): tuple(job.warnings) for name in started.nodes})
+        was_refused = started.verb == "up" and ended is not None and ended.outcome is Outcome.REFUSED
+        if self.is_taken_over and was_refused and ended is not None and ended.message:
+            self.bridge.refused(ended, started.words, NodeName(started.nodes[0]) if started.nodes else None)
+        report_job_end(self, self._panel, job, defect)
+        self.recent = self.context.history.recent_profiles(_RECENT)
+        self.bridge.schedule_repaint()
+
+    def notice(self, words: str, tone: TextStyle, *, is_shown: bool = False) -> None:
+        """Keep something below the tiles, until there is more to say or escape. Where tiles are not seen, say it for a moment,
+        unless a dialog has it in full."""
+        self.notices.add(words, tone, self.views(self._panel.names))
+        front = self._panel.front
+        if front is not None and front.frozen_at is not None:
+            self._panel.call_later(self._panel.repaint_front_screen)
+        if not is_shown and front is not None and front.SCREEN_ID != OVERVIEW:
+            severity = {
+                TextStyle.GOOD: "information",
+                TextStyle.ATTENTION: "warning",
+                TextStyle.ACCENT: "information",
+            }.get(tone, "error")
+            self._panel.show_toast(words, severity=severity)
+
+    def reset_state(self) -> None:
+        """Forget what a recording has told: it begins anew."""
+        self._shown = None
+        self.bridge.rewind()
+        self.examinations = DoctorRuns()
+        self.switches, self.moves = SwitchTracker(), TransferTracker()
+        self.notices.clear()
+        turn, self.turn = self.turn, asyncio.Event()
+        turn.set()
+
+    def _paint(self) -> None:
+        """Paint as a message of the app's own: a defect in it is the panel's, and not a line in a log that nobody reads."""
+        self._panel.call_later(self._panel.repaint)
+
+    def handle_event(self, event: Event) -> None:
+        if self._panel.setup.recording is not None:
+            self._shown = (event.ts, self.clock.monotonic())
+            self.examinations.replay(event)
+        if isinstance(event, LaunchPlanned) and not self.is_replaying:
+            self._panel.prefer(event.plan.node, event.plan.instance)  # what is being started is what is watched
+        if isinstance(event, WarningEmitted) and not self.is_replaying:
+            front = self._panel.front  # now: not when minutes were spent on it
+            is_told = front is not None and front.already_shows(event.message)
+            self.notice(*describe_warning(event, self._panel.ascii_only), is_shown=is_told)
+        if (
+            isinstance(event, GuardActed)
+            and (notice := describe_guard_action(event, self._panel.ascii_only)) is not None
+        ):
+            self.notice(*notice)
+        self.journals.apply_event(event)
+        was_running = self.switches.running is not None
+        self.switches.apply_event(event, self.bars)
+        if was_running and self.switches.running is None:
+            self.journals.mark_own_switch_ended(event.ts)
+        if self.moves.apply_event(event):
+            self.bridge.schedule_repaint()
+        self.bridge.apply_event(event)
+        if isinstance(event, CheckCompleted):
+            self.bridge.schedule_repaint()

@@ -1,0 +1,291 @@
+"""Dialogs: a question with its choices, a question with an answer to type, and something to read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.views.text.frame_layout import draw_frame, pad_screen
+from sparkctl.views.text.line_wrap import find_command, wrap_line_for_screen
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, row_width, sanitized
+from sparkctl.views.text.wrap import wrap_rows
+
+if TYPE_CHECKING:
+    from sparkctl.tui.app import PanelApp
+
+T = TypeVar("T")
+_SENTENCE = 70  # columns in which a sentence is read with ease
+_LOOK = 1.0  # seconds between two looks at what is asked about
+_NOTCH = 2  # rows for a notch of the wheel
+_FRAMED = 16, 6  # the least size of a terminal with a frame in it
+_ROOMY = 60, 20  # and of one in which a frame has something around it
+
+
+def wrap_paragraph(words: str, tone: TextStyle = TextStyle.PLAIN, columns: int | None = None) -> list[TextRow]:
+    """Return a sentence, which may quote a node, as rows of so many ``columns``; without them as one row for a dialog that
+    breaks it where it ends itself, but for a command, which stays one."""
+    text = sanitized(words).text
+    if columns is None and find_command(text) is None:
+        return [make_row(Span(text, tone))]
+    return [make_row(sanitized(line, tone)) for line in wrap_line_for_screen(text, columns or _SENTENCE, 0)]
+
+
+class Dialog(ModalScreen[T], Generic[T]):
+    """A frame in the middle, none where there is no room for one. Escape is always the harmless way out."""
+
+    WRAPS: ClassVar[bool] = False  # rows are sentences: they may be broken between words
+    BELOW: ClassVar[int] = 0  # lines that a field takes: within the frame, below the sheet where there is none
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", show=False),
+        Binding("ctrl+q", "app.quit", show=False),
+    ]
+
+    def __init__(self, title: str, tone: TextStyle = TextStyle.ACCENT) -> None:
+        super().__init__()
+        self._words = title
+        self._tone = tone
+
+    @property
+    def panel(self) -> PanelApp:
+        """The app, by its own type."""
+        return self.app  # type: ignore[return-value]
+
+    @property
+    def is_framed(self) -> bool:
+        """Whether there is room for a frame."""
+        return self.app.size.width >= _FRAMED[0] and self.app.size.height - self.BELOW >= _FRAMED[1]
+
+    @property
+    def inner_size(self) -> tuple[int, int]:
+        """Columns and lines within the frame, at most."""
+        wide, high = self.app.size.width, self.app.size.height - self.BELOW
+        if self.is_framed:
+            wide -= 8 if wide >= _ROOMY[0] else 4
+            high -= 4 if high >= _ROOMY[1] else 2
+        return max(1, wide), max(1, high)
+
+    def rows(self) -> Sequence[TextRow]:
+        """Return what is within the frame."""
+        raise NotImplementedError
+
+    def footer_rows(self) -> Sequence[TextRow]:
+        """Return what stands below that and is seen also where there is no room for all of it."""
+        return ()
+
+    def compose(self) -> ComposeResult:
+        """One sheet."""
+        yield TextSurface(self.panel.tones)
+
+    def on_mount(self) -> None:
+        """Paint."""
+        self.draw()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Fit."""
+        self.draw()
+
+    def draw(self) -> None:
+        """Show the rows in their frame, as large as they need."""
+        most, high = self.inner_size
+        rows = self.rows()
+        if self.WRAPS:  # sentences are of one span each; bars and what stands beside them are not broken for ease
+            rows = [part for one in rows for part in wrap_rows([one], min(most, _SENTENCE) if len(one) == 1 else most)]
+        answers = [*wrap_rows(self.footer_rows(), most), *self.reserved_rows()]
+        rows = _as_many(rows, high - len(answers))
+        shown = [*rows, *answers][-high:]
+        sheet, panel = self.query_one(TextSurface), self.panel
+        if not self.is_framed:
+            sheet.styles.width, sheet.styles.height = most, len(shown)
+            sheet.set_rows(pad_screen(shown, most, len(shown), panel.ascii_only))
+            self._place_field(most, 0)
+            return
+        title = make_row(sanitized(self._words, self._tone))
+        inner = min(most, max([row_width(each) for each in shown] + [row_width(title) + 4]))
+        made = draw_frame(title, shown, inner + 4, len(shown) + 2, chosen=False, ascii_only=panel.ascii_only)
+        sheet.styles.width, sheet.styles.height = inner + 4, len(made)
+        sheet.set_rows(made)
+        self._place_field(inner, self.field_row(len(made)) - len(made))
+
+    def reserved_rows(self) -> Sequence[TextRow]:
+        """Return the rows below the answers that something else is seen in."""
+        return ()
+
+    def field_row(self, rows: int) -> int:
+        """Return in which of so many rows, frame included, the field is."""
+        return rows - 2
+
+    def _place_field(self, columns: int, up: int) -> None:
+        """Let the field, which comes below the sheet, be seen in its frame: a line of its own below would cut what is there."""
+        for field in self.query(Input):
+            field.styles.width, field.styles.offset = columns, ((2, up) if self.is_framed else (0, 0))
+
+    def action_cancel(self) -> None:
+        """Do nothing of what was asked."""
+        self.dismiss(None)
+
+
+def _as_many(rows: Sequence[TextRow], most: int) -> Sequence[TextRow]:
+    """Return at most so many rows, without the empty ones where not all have room."""
+    return rows if len(rows) <= most else [one for one in rows if one][: max(0, most)]
+
+
+class RefreshingDialog(Dialog[str]):
+    """A question. What it says may be said anew while somebody thinks about it."""
+
+    _body: Sequence[TextRow] = ()
+    _anew: Callable[[], RefreshingDialog] | None = None
+
+    def follow(self, anew: Callable[[], RefreshingDialog]) -> None:
+        """Ask every second as it would be asked now; what is answered stays the same."""
+        self._anew = anew
+
+    def on_mount(self) -> None:
+        """Paint, and look again."""
+        self.draw()
+        if self._anew is not None:
+            self.set_interval(_LOOK, self._look)
+
+    def _look(self) -> None:
+        assert self._anew is not None
+        if (body := self._anew()._body) != self._body:
+            self._body = body
+            self.draw()
+
+
+class ChoiceDialog(RefreshingDialog):
+    """A question with choices. The first is what Enter does: give the harmless one."""
+
+    WRAPS = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right,tab,l,down", "move(1)", show=False),
+        Binding("left,shift+tab,h,up", "move(-1)", show=False),
+        Binding("enter,space", "take", show=False),
+        Binding("q,n", "cancel", show=False),
+    ]
+
+    def __init__(
+        self,
+        title: str,
+        body: Sequence[TextRow],
+        choices: Sequence[tuple[str, str]],
+        tone: TextStyle = TextStyle.ACCENT,
+    ) -> None:
+        super().__init__(title, tone)
+        self._body = body
+        self._choices = choices
+        self._at = 0
+
+    def rows(self) -> Sequence[TextRow]:
+        """Return the question."""
+        return [(), *self._body, ()]
+
+    def footer_rows(self) -> Sequence[TextRow]:
+        """Return the choices, the one that Enter takes in brackets; below each other where they have no room else."""
+        spans = [
+            Span(f"[ {name} ]", TextStyle.KEY) if at == self._at else Span(f"  {name}  ", TextStyle.LABEL)
+            for at, (_, name) in enumerate(self._choices)
+        ]
+        beside = tuple(span for each in spans for span in (each, Span("   ")))[:-1]
+        return [beside] if row_width(beside) <= self.inner_size[0] else [(each,) for each in spans]
+
+    def action_move(self, by: int) -> None:
+        """Go to another choice."""
+        self._at = (self._at + by) % len(self._choices)
+        self.draw()
+
+    def action_take(self) -> None:
+        """Take this one."""
+        self.dismiss(self._choices[self._at][0])
+
+
+class InputDialog(RefreshingDialog):
+    """A question whose answer is typed; a password is not shown. An empty answer means no, unless it ``may_be_empty``."""
+
+    WRAPS = True
+    BELOW = 1
+
+    def __init__(
+        self, title: str, body: Sequence[TextRow], *, password: bool = False, may_be_empty: bool = False
+    ) -> None:
+        super().__init__(title, TextStyle.ATTENTION)
+        self._body = body
+        self._password = password
+        self._may_be_empty = may_be_empty
+
+    def rows(self) -> Sequence[TextRow]:
+        """Return the question."""
+        return [(), *self._body, ()]
+
+    def footer_rows(self) -> Sequence[TextRow]:
+        """Return what to do."""
+        return [make_row(Span("enter gives it, esc goes on without", TextStyle.LABEL))]
+
+    def compose(self) -> ComposeResult:
+        """The sheet and, below it, where the answer is typed."""
+        yield from super().compose()
+        yield Input(password=self._password, compact=True)
+
+    def reserved_rows(self) -> Sequence[TextRow]:
+        """Return the row in which the answer is typed."""
+        return [()] if self.is_framed else ()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Give the answer; it stays nowhere here."""
+        answer = event.value
+        self.query_one(Input).clear()
+        self.dismiss(answer if self._may_be_empty else answer or None)
+
+
+class TextDialog(Dialog[None]):
+    """Something to read, with a way to scroll."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,q,space,question_mark,f1", "cancel", show=False),
+        Binding("down,j", "scroll(1)", show=False),
+        Binding("up,k", "scroll(-1)", show=False),
+        Binding("pagedown", "scroll(10)", show=False),
+        Binding("pageup", "scroll(-10)", show=False),
+        Binding("home,g", "scroll(-9999)", show=False),
+        Binding("end,G", "scroll(9999)", show=False),
+    ]
+
+    def __init__(self, title: str, body: Sequence[TextRow], tone: TextStyle = TextStyle.ACCENT) -> None:
+        super().__init__(title, tone)
+        self._body = body
+        self._from = 0
+        self._says = ""
+
+    def rows(self) -> Sequence[TextRow]:
+        """Return as much as there is room for."""
+        wide, high = self.inner_size
+        body = wrap_rows(self._body, wide)
+        shown = max(1, high - 1)
+        self._from = max(0, min(self._from, len(body) - shown))
+        more = len(body) - shown - self._from
+        self._says = "" if len(body) <= shown else f"{more} more below   " if more else "the end   "
+        return body[self._from : self._from + shown]
+
+    def footer_rows(self) -> Sequence[TextRow]:
+        """Return how much there is below, and the way out."""
+        return [make_row(Span(f"{self._says}esc goes back", TextStyle.LABEL))]
+
+    def on_mouse_scroll_down(self) -> None:
+        """Go on by the wheel."""
+        self.action_scroll(_NOTCH)
+
+    def on_mouse_scroll_up(self) -> None:
+        """Go back by the wheel."""
+        self.action_scroll(-_NOTCH)
+
+    def action_scroll(self, by: int) -> None:
+        """Go on, or back."""
+        self._from = max(0, self._from + by)
+        self.draw()

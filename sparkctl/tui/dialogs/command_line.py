@@ -1,0 +1,147 @@
+"""The `:` line: what can be typed on the command line, with its completion, and the lines typed before."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from sparkctl.commands.stop.impact import VALUED, meant
+from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.views.command_result_view import render_refused_line
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitized, truncate_row
+
+if TYPE_CHECKING:
+    from sparkctl.errors import SparkctlError
+    from sparkctl.tui.app import PanelApp
+    from sparkctl.tui.panel_options import CommandParser
+
+_SHOWN = 6
+
+
+INSTANCE_VERBS = ("down", "logs", "diagnose")  # verbs that are about what is there
+
+
+class CommandLineDialog(ModalScreen[str]):
+    """Gives the line that was typed; None where it was left. ``refused``: why ``line`` was, which is there to be edited.
+    ``instances`` gives what a verb may be about, what is selected first."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", show=False),
+        Binding("tab", "complete", show=False, priority=True),
+        Binding("up", "earlier(-1)", show=False, priority=True),
+        Binding("down", "earlier(1)", show=False, priority=True),
+        Binding("ctrl+q", "app.quit", show=False),
+    ]
+
+    def __init__(
+        self, commands: CommandParser, typed: Sequence[str], line: str = "", refused: SparkctlError | None = None,
+        instances: Callable[[str], Sequence[str]] = lambda verb: (),
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self._refused = refused
+        self._instances = instances
+        self._commands, self._typed, self._begun = commands, typed, line
+        self._at = len(typed)
+        self._found: tuple[str, ...] = ()
+        self._cycle = -1
+        self._stem = ""
+
+    def compose(self) -> ComposeResult:
+        """What may be meant, and below it the line."""
+        panel: PanelApp = self.app  # type: ignore[assignment]
+        yield TextSurface(panel.tones, id="refused")
+        yield TextSurface(panel.tones, id="found")
+        with Horizontal():
+            yield TextSurface(panel.tones, [make_row(Span(" :", TextStyle.KEY))], id="colon")
+            yield Input(self._begun, placeholder="up qwen36 --node spark1", compact=True, select_on_focus=False)
+
+    def on_mount(self) -> None:
+        """Offer what there is; say what is wrong with what there was."""
+        self._show_refusal()
+        self._show_completions(self._begun)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Fit."""
+        self._show_refusal()
+        self._show()
+
+    def _show_refusal(self) -> None:
+        sheet = self.query_one("#refused", TextSurface)
+        sheet.display = self._refused is not None
+        if self._refused is not None:
+            wide, high = self.app.size
+            rows = render_refused_line(self._refused.message, self._refused.hint, wide, max(1, high // 2))
+            sheet.styles.height = len(rows)
+            sheet.set_rows(rows)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Offer what fits; a completion that was just taken is not completed again."""
+        if event.value != self._apply_completion():
+            self._show_completions(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Give the line."""
+        self.dismiss(event.value.strip().removeprefix(":"))
+
+    def action_complete(self) -> None:
+        """Take the next completion."""
+        if self._found:
+            self._cycle = (self._cycle + 1) % len(self._found)
+            line = self.query_one(Input)
+            line.value = self._apply_completion() or line.value
+            line.cursor_position = len(line.value)
+            self._show()
+
+    def action_earlier(self, by: int) -> None:
+        """Bring back a line typed before."""
+        self._at = max(0, min(len(self._typed), self._at + by))
+        line = self.query_one(Input)
+        line.value = self._typed[self._at] if self._at < len(self._typed) else ""
+        line.cursor_position = len(line.value)
+
+    def action_leave(self) -> None:
+        """Do nothing."""
+        self.dismiss(None)
+
+    def _apply_completion(self) -> str | None:
+        if self._cycle < 0 or not self._found:
+            return None
+        return f"{self._stem}{shlex.quote(self._found[self._cycle])}"
+
+    def _show_completions(self, line: str) -> None:
+        line = line.removeprefix(":")
+        self._found = self._find_completions(line)
+        self._stem = line[: line.rfind(" ") + 1]
+        self._cycle = -1
+        self._show()
+
+    def _find_completions(self, line: str) -> tuple[str, ...]:
+        """Return what the last word may become: where an instance is meant, those that there are; else as the shell has it."""
+        words = line.split()
+        last = words.pop() if words and not line.endswith(" ") else ""
+        wants = words and words[0] in INSTANCE_VERBS and last[:1] != "-" and words[-1] not in VALUED
+        if not wants or meant(words[1:])[0]:
+            return self._commands.complete_line(line)
+        return tuple(name for name in self._instances(words[0]) if name.startswith(last))
+
+    def _show(self) -> None:
+        sheet = self.query_one("#found", TextSurface)
+        first = max(0, self._cycle - _SHOWN + 1)
+        spans: list[Span] = [Span(" ")]
+        for at, word in enumerate(self._found[first:], first):
+            spans += [sanitized(word, TextStyle.KEY if at == self._cycle else TextStyle.LABEL), Span("   ")]
+        shown: TextRow = (
+            tuple(spans)
+            if self._found
+            else make_row(Span(" tab completes, enter does it, esc leaves", TextStyle.STALE))
+        )
+        panel: PanelApp = self.app  # type: ignore[assignment]
+        sheet.set_rows((truncate_row(shown, max(4, panel.size.width), "~" if panel.ascii_only else "…"),))

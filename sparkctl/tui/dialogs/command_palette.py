@@ -1,0 +1,211 @@
+"""ctrl+p: every action that can be done now, by its name, and behind them the themes. What cannot be done is not offered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Input
+
+from sparkctl.commands.actions import ActionId, list_available_actions
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.tui.dialogs.base import Dialog
+from sparkctl.tui.key_hints import format_key
+from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.views.text.styled_text import (
+    Span,
+    TextRow,
+    TextStyle,
+    justify_row,
+    make_row,
+    row_width,
+    sanitized,
+    truncate_row,
+)
+
+if TYPE_CHECKING:
+    from sparkctl.tui.app import PanelApp
+
+THEME = "theme "  # what the entries of colours begin with
+_NONE = -1  # nothing is chosen: an arrow chooses
+_NOT = (ActionId.PALETTE, ActionId.BACK)
+_WIDE = 70
+_MOST = 14  # entries that are seen at once
+_TELLING = 3  # letters from which on it means something that they stand within a name
+_ABOVE = 3  # rows of the frame, the field and a blank one
+
+
+@dataclass(frozen=True, slots=True)
+class PaletteEntry:
+    """``does`` is an action's id, or `THEME` and a name; ``line`` its command line."""
+
+    does: str
+    title: str
+    key: str = ""
+    line: str = ""
+    names: tuple[str, ...] = ()  # what else it is called: in the footer, on the `:` line, in the config
+    changes: bool = False
+
+
+def list_palette_entries(panel: PanelApp) -> list[PaletteEntry]:
+    """Return what can be done now in the order of the help, then the colours by name."""
+    now = panel.build_action_context()
+    actions = panel.actions if panel.front is None else panel.front.actions
+    found = [
+        PaletteEntry(
+            one.id,
+            one.title,
+            format_key(one.keys[0], panel.ascii_only) if one.keys else "",
+            sanitize_line(" ".join(one.words(now))) if one.words else one.verb or "",
+            tuple(dict.fromkeys(name for name in (one.short, one.verb, str(one.id)) if name)),
+            one.changes,
+        )
+        for one in list_available_actions(actions, now)
+        if one.id not in _NOT
+    ]
+    return found + [PaletteEntry(THEME + name, THEME + name) for name in sorted(panel.available_themes)]
+
+
+def filter_entries(those: Sequence[PaletteEntry], typed: str) -> list[PaletteEntry]:
+    """Return what fits, the best first, and every action before any theme that fits as well; nothing typed: all actions."""
+    if not typed.strip():
+        return [one for one in those if not one.does.startswith(THEME)]
+    scored = [(fit, one.does.startswith(THEME), at, one) for at, one in enumerate(those) if (fit := _fit(one, typed))]
+    return [one for *_, one in sorted(scored, key=lambda each: (each[0] is MatchRank.WEAK, each[1], each[0], each[2]))]
+
+
+class MatchRank(IntEnum):
+    """How well an entry is what was typed, the best first."""
+
+    NAME = 1  # that is its name
+    BEGINS = 2  # so its name begins
+    WORDS = 3  # so words of its name or its title begin
+    WEAK = 4  # it is somewhere within
+
+
+def _fit(one: PaletteEntry, typed: str) -> MatchRank | None:
+    """Return how well an entry fits; None where it does not."""
+    wanted, names = typed.strip().casefold(), [name.casefold() for name in one.names]
+    words = re.findall(r"[\w-]+", " ".join((*names, one.title.casefold())))
+    if wanted in names:
+        return MatchRank.NAME
+    if any(name.startswith(wanted) for name in names):
+        return MatchRank.BEGINS
+    if all(any(word.startswith(part) for word in words) for part in wanted.split()):
+        return MatchRank.WORDS
+    is_within = len(wanted) >= _TELLING and (
+        wanted in one.title.casefold() or any(_is_subsequence(wanted, name) for name in names)
+    )
+    return MatchRank.WEAK if is_within else None
+
+
+def _is_subsequence(wanted: str, name: str) -> bool:
+    """Tell whether the letters stand in a name in this order."""
+    letters = iter(name)
+    return all(letter in letters for letter in wanted)
+
+
+def is_safe_on_enter(one: PaletteEntry, typed: str) -> bool:
+    """Tell whether it may be done by enter alone: what changes something is not, on a weak hit."""
+    return not (one.changes and typed.strip() and _fit(one, typed) is MatchRank.WEAK)
+
+
+class ActionPalette(Dialog[str]):
+    """Gives what the chosen entry does."""
+
+    BELOW = 1
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,ctrl+n,tab", "move(1)", show=False, priority=True),
+        Binding("up,ctrl+p,shift+tab", "move(-1)", show=False, priority=True),
+        Binding("pagedown", "move(10)", show=False, priority=True),
+        Binding("pageup", "move(-10)", show=False, priority=True),
+    ]
+
+    def __init__(self, those: Sequence[PaletteEntry]) -> None:
+        super().__init__("do")
+        self._all = those
+        self._found = filter_entries(those, "")
+        self._at = 0
+        self._first = 0
+
+    def compose(self) -> ComposeResult:
+        """The sheet, and the field in its frame."""
+        yield from super().compose()
+        yield Input(placeholder="type a part of its name", compact=True)
+
+    def rows(self) -> Sequence[TextRow]:
+        """Return as many entries as there is room for, the chosen one among them."""
+        wide, high = self.inner_size
+        above = [(), ()] if self.is_framed else []
+        shown = max(1, min(_MOST, high - len(above) - 2))
+        self._first = max(self._at - shown + 1, min(self._first, self._at), 0)
+        listed = [self._row(at, one, min(_WIDE, wide)) for at, one in enumerate(self._found)][self._first :][:shown]
+        if not listed:
+            listed = [make_row(Span("nothing that can be done now is called so", TextStyle.STALE))]
+        return [*above, *listed, *[()] * (shown - len(listed))]
+
+    def _row(self, at: int, one: PaletteEntry, columns: int) -> TextRow:
+        mine = at == self._at
+        mark = (">" if self.panel.ascii_only else "▸") if mine else " "
+        key = make_row(Span(f" {one.key}", TextStyle.KEY))
+        left = make_row(
+            Span(f"{mark} ", TextStyle.ACCENT), sanitized(one.title, TextStyle.STRONG if mine else TextStyle.VALUE)
+        )
+        room = columns - row_width(key)
+        if one.line and room - row_width(left) > 8:
+            left = (*left, sanitized(f"   :{one.line}", TextStyle.LABEL))
+        return justify_row(truncate_row(left, room), key, columns)
+
+    def footer_rows(self) -> Sequence[TextRow]:
+        """Return what keys do."""
+        more = len(self._found) - max(self._at, 0) - 1
+        return [
+            (),
+            make_row(
+                Span(f"{more} more   " if more > 0 else "", TextStyle.LABEL),
+                Span("enter", TextStyle.KEY),
+                Span(" does it   ", TextStyle.LABEL),
+                Span("esc", TextStyle.KEY),
+                Span(" leaves", TextStyle.LABEL),
+            ),
+        ]
+
+    def field_row(self, rows: int) -> int:
+        """Return that the field is the first row within the frame."""
+        return 1
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Show what fits."""
+        self._found = filter_entries(self._all, event.value)
+        self._at = 0 if self._found and is_safe_on_enter(self._found[0], event.value) else _NONE
+        self.draw()
+
+    def on_input_submitted(self) -> None:
+        """Do the chosen one."""
+        if self._found and self._at != _NONE:
+            self.dismiss(self._found[self._at].does)
+
+    def on_click(self, event: events.Click) -> None:
+        """Do what was clicked."""
+        at = event.screen_y - self.query_one(TextSurface).region.y - (_ABOVE if self.is_framed else 0) + self._first
+        if self._first <= at < min(len(self._found), self._first + _MOST):
+            self.dismiss(self._found[at].does)
+
+    def on_mouse_scroll_down(self) -> None:
+        """Go on by the wheel."""
+        self.action_move(1)
+
+    def on_mouse_scroll_up(self) -> None:
+        """Go back by the wheel."""
+        self.action_move(-1)
+
+    def action_move(self, by: int) -> None:
+        """Go to another entry."""
+        self._at = max(0, min(len(self._found) - 1, self._at + by))
+        self.draw()

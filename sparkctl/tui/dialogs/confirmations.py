@@ -1,0 +1,212 @@
+"""What a dangerous command line asks before it is done: Cancel is the default, and who serves somebody wants its name typed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.widgets import Input
+
+from sparkctl.commands.actions import Action, ActionContext, ActionId
+from sparkctl.commands.stop.impact import (
+    aimed_at,
+    find_interrupted_instances,
+    find_stopped_instances,
+    find_target_instances,
+    find_unlisted_nodes,
+    is_instance_serving,
+    meant,
+)
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.node import NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.monitor.ranks import count_ranks, list_nodes_of_instance
+from sparkctl.tui.dialogs.base import ChoiceDialog, InputDialog, RefreshingDialog, wrap_paragraph
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitized
+
+CONFIRMED = "do"  # what both dialogs give for a yes
+_STOPS = ("down", "up", "free")
+
+
+def needs_confirmation(one: Action, words: Sequence[str], now: ActionContext) -> bool:
+    """Tell whether a question comes before it."""
+    return one.confirm or bool(find_interrupted_instances(now, words) or find_unlisted_nodes(now, words))
+
+
+def build_confirmation(one: Action, words: Sequence[str], now: ActionContext) -> RefreshingDialog:
+    """Return the dialog that asks; it gives `DO` for a yes."""
+    if ended := _ended(words, now):
+        return _removal(ended, words)
+    line = [*_describe_unreachable_nodes(words, now), *wrap_paragraph(f"sparkctl {' '.join(words)}", TextStyle.LABEL)]
+    serving, dark = find_interrupted_instances(now, words), find_unlisted_nodes(now, words)
+    if serving or dark:
+        names = {each.name for each in serving} or set(meant(words[1:])[0])
+        why = [row for each in serving for row in _describe_served_clients(each, now)]
+        why += [
+            row
+            for name in dark
+            for row in wrap_paragraph(f"What runs on {name} was not looked at yet.", TextStyle.ATTENTION)
+        ]
+        body = [*_asked(words, now), (), *why, (), *line]
+        return TypeNameDialog(one.short, body, names.pop() if len(names) == 1 else "all")
+    if one.id is ActionId.RESTART:
+        body = [*wrap_paragraph(f"Start {words[1]} on {now.node} once more, as it was?", TextStyle.STRONG), (), *line]
+        return ChoiceDialog(one.short, body, (("cancel", "Cancel"), (CONFIRMED, "start it")), TextStyle.ATTENTION)
+    does = "kill it" if "--kill" in words else "stop it" if words[0] in _STOPS else one.short
+    return ChoiceDialog(
+        one.short, [*_asked(words, now), (), *line], (("cancel", "Cancel"), (CONFIRMED, does)), TextStyle.ATTENTION
+    )
+
+
+def _ended(words: Sequence[str], now: ActionContext) -> list[InstanceView]:
+    """Return what a ``down`` means, where all of it has ended already: there is nothing to stop any more."""
+    if words[0] != "down" or "--all" in words:
+        return []
+    named = find_target_instances(now, words)
+    return [] if any(one.is_alive for one in named) else list(named)
+
+
+def _describe_unreachable_nodes(words: Sequence[str], now: ActionContext) -> list[TextRow]:
+    """Return which of the Sparks that are meant does not answer any more: what is said of it is what was seen last."""
+    nodes = aimed_at(words)[1] or [str(now.node)]
+    rows: list[TextRow] = []
+    for view in now.views:
+        if view.name in nodes and view.state not in (NodeState.OK, NodeState.UNKNOWN):
+            rows += wrap_paragraph(f"{view.name} is {view.state}: it cannot be told anything now.", TextStyle.BAD)
+    return [*rows, ()] if rows else []
+
+
+def _removal(ended: Sequence[InstanceView], words: Sequence[str]) -> RefreshingDialog:
+    """Return the question for a `down` of what has ended."""
+    first = ended[0]
+    there = " and ".join(dict.fromkeys(str(one.node) for one in ended))
+    how = "has failed" if first.phase is Phase.FAILED else "has ended"
+    body = [
+        *wrap_paragraph(f"Remove {first.name} from {there}?", TextStyle.STRONG),
+        *wrap_paragraph(f"It {how}: nothing is running any more. Its container goes; its log is saved first."),
+        (), *wrap_paragraph(f"sparkctl {' '.join(words)}", TextStyle.LABEL),
+    ]  # fmt: skip
+    return ChoiceDialog("remove", body, (("cancel", "Cancel"), (CONFIRMED, "remove it")), TextStyle.ATTENTION)
+
+
+def _describe_served_clients(one: InstanceView, now: ActionContext) -> list[TextRow]:
+    """Return whom it would cut off; a part that answers nobody itself is told of by the one that does."""
+    there = f"{one.name} on {one.node}"
+    if is_instance_serving(one, now) is None:
+        return wrap_paragraph(f"Whether {there} is answering somebody right now is not known.", TextStyle.ATTENTION)
+    count = round(one.numbers.running) if one.numbers and one.numbers.running else 0
+    if not count and count_ranks(one) > 1:
+        return []
+    return wrap_paragraph(
+        f"{there} is answering {'a request' if count <= 1 else f'{count} requests'} right now.", TextStyle.ATTENTION
+    )
+
+
+def _asked(words: Sequence[str], now: ActionContext) -> list[TextRow]:
+    """Return the question, and of a model on several Sparks what becomes of its parts."""
+    ended = find_stopped_instances(now, words) if words[0] in _STOPS else ()
+    asked = wrap_paragraph(_what(words, tuple(dict.fromkeys(str(one.node) for one in ended)), now), TextStyle.STRONG)
+    asked += _describe_stopped_instances(ended, aimed_at(words)[1], now) if words[0] == "free" else []
+    spread = {one.name: one for one in ended if words[0] == "down" and count_ranks(one) > 1}
+    for name, one in spread.items():
+        stopped, seen = {each.node for each in ended if each.name == name}, list_nodes_of_instance(one, now.views)
+        left = [node for node in seen if node not in stopped]
+        if left:
+            asked += wrap_paragraph(
+                f"Its part on {' and '.join(left)} stays, and answers nobody without this one.", TextStyle.BAD
+            )
+        elif len(seen) < count_ranks(one):
+            asked += wrap_paragraph(
+                f"It is a part of {count_ranks(one)}; the others are not seen and not stopped by this.",
+                TextStyle.ATTENTION,
+            )
+        else:
+            asked += wrap_paragraph(f"It is one model on {len(seen)} Sparks: its parts stop together.")
+    return asked
+
+
+def _describe_stopped_instances(
+    ended: Sequence[InstanceView], nodes: Sequence[str], now: ActionContext
+) -> list[TextRow]:
+    """Return what stops where everything does, where its other parts are, and what is left alone."""
+    rows: list[TextRow] = []
+    for name in dict.fromkeys(one.name for one in ended):
+        where = list(dict.fromkeys(str(one.node) for one in ended if one.name == name))
+        others = [node for node in where if node not in nodes]
+        apart = ": one model, and no half of it is left behind" if others else ""
+        rows += wrap_paragraph(
+            f"{name} stops on {' and '.join(where)}{apart}.", TextStyle.ATTENTION if others else TextStyle.PLAIN
+        )
+    there = [one for view in now.views if view.name in nodes for one in view.instances if one.is_alive]
+    rows += [] if ended else wrap_paragraph("Nothing of sparkctl's runs there, as far as it was seen.")
+    foreign = [f"{one.name} on {one.node}" for one in there if not one.ours]
+    if foreign:
+        rows += wrap_paragraph(f"Not sparkctl's, and left alone: {', '.join(foreign)}.", TextStyle.LABEL)
+    return rows
+
+
+def _what(words: Sequence[str], there_it_is: Sequence[str], now: ActionContext) -> str:
+    """Return what a dangerous command line will do, as a question."""
+    names, nodes = meant(words[1:])
+    nodes = nodes or list(there_it_is)
+    does, there = "Kill" if "--kill" in words else "Stop", f" on {' and '.join(nodes)}" if nodes else ""
+    if words[0] == "up":
+        return f"Stop what runs as {names[0]}{there}, and start it anew?"
+    if words[0] == "free":
+        return f"Stop everything that sparkctl started on {' and '.join(aimed_at(words)[1])}?"
+    if words[0] in ("resume", "abort"):
+        return _describe_left_switch(words, now)
+    if words[0] != "down":
+        return f"Run this{' for' + there.removeprefix(' on') if there else ''}?"
+    return f"{does} {'every instance that sparkctl started' if '--all' in words else (names or ['it'])[0]}{there}?"
+
+
+def _describe_left_switch(words: Sequence[str], now: ActionContext) -> str:
+    """Return what would become of the models of a switch that was left, by their names where its journal says them."""
+    one = now.journal
+    if one is None:
+        what, new, old = "the switch that was left", "What it started", "what it stopped"
+    else:
+        what = f"the switch to {one.instance} that {one.operator} left at its step {one.step}"
+        new, old = one.instance, " and ".join(one.stops)
+    if words[0] == "resume":
+        return f"Go on with {what}?"
+    serves = one is not None and any(
+        each.name == one.instance and each.phase is Phase.READY for view in now.views for each in view.instances
+    )
+    ready = ", which is ready now," if serves else ""
+    if "--give-up" in words:
+        both = f"{new}{ready} and {old} go" if old else f"{new}{ready} goes"
+        return f"Give up {what}? {both}, logs saved, and nothing of it serves."
+    return f"Undo {what}? {new}{ready} goes{f', and {old} serves again' if old else ''}."
+
+
+class TypeNameDialog(InputDialog):
+    """Is answered by a name, typed in full; anything else does nothing."""
+
+    def __init__(self, title: str, body: Sequence[TextRow], wanted: str) -> None:
+        super().__init__(title, body)
+        self._wanted = wanted
+        self._wrong = ""  # how what was typed last begins to be refused
+
+    def footer_rows(self) -> Sequence[TextRow]:
+        """Return what is to be typed."""
+        hint = (
+            make_row(sanitized(f"{self._wrong} not {self._wanted}; esc leaves it running.", TextStyle.BAD))
+            if self._wrong
+            else make_row(
+                Span("Type ", TextStyle.LABEL),
+                sanitized(self._wanted, TextStyle.KEY),
+                Span(" to do it; esc leaves it running.", TextStyle.LABEL),
+            )
+        )
+        return [hint]
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Take the name. Nothing else closes it: what is typed behind would be for the screen below."""
+        event.prevent_default()  # Textual calls the handler of every base class, too
+        if event.value.strip() == self._wanted:
+            self.dismiss(CONFIRMED)
+            return
+        self._wrong = "That is" if event.value.strip() else "Nothing typed is"
+        self.query_one(Input).clear()
+        self.draw()

@@ -1,0 +1,106 @@
+"""Questions that only the operator can answer, as dialogs; one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sparkctl.model.questions import HostKeyQuestion, LoginQuestion, RetryStartQuestion, SudoPasswordQuestion
+from sparkctl.tui.dialogs.base import ChoiceDialog, InputDialog, wrap_paragraph
+from sparkctl.views.text.styled_text import Span, TextStyle, make_row, sanitized
+
+if TYPE_CHECKING:
+    from textual.screen import ModalScreen
+
+    from sparkctl.tui.app import PanelApp
+
+
+_QUOTED = 66  # columns
+
+
+class DialogPrompter:
+    """Asks on the panel. Whoever asks waits, and nobody else does."""
+
+    def __init__(self, panel: PanelApp) -> None:
+        self._panel = panel
+        self._asking = asyncio.Lock()
+
+    async def ask_yes_no(self, question: HostKeyQuestion | RetryStartQuestion) -> bool:
+        """Ask; no is the default."""
+        return await (
+            self._start_again(question) if isinstance(question, RetryStartQuestion) else self._host_key(question)
+        )
+
+    async def _start_again(self, question: RetryStartQuestion) -> bool:
+        body = wrap_paragraph(f"{question.profile} failed on {question.node} the last {len(question.failures)} times:")
+        for when, how in question.failures:
+            clock = time.strftime("%H:%M", time.localtime(when))
+            body.append(make_row(Span(f"  {clock}  ", TextStyle.LABEL), sanitized(how, TextStyle.VALUE)))
+        choices = (("no", "Cancel"), ("yes", "start it once more"))
+        return (
+            await self._show_unrequested_dialog(ChoiceDialog("start it again?", body, choices, TextStyle.ATTENTION))
+            == "yes"
+        )
+
+    async def _host_key(self, question: HostKeyQuestion) -> bool:
+        body = [
+            *wrap_paragraph(f"{question.node} ({question.host}) is not known yet. Its key is"),
+            make_row("  ", sanitized(question.fingerprint, TextStyle.STRONG)),
+            *wrap_paragraph("Compare it with the node's own:"),
+            make_row("  ", sanitized("ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub", TextStyle.KEY)),
+        ]
+        choices = (("no", "leave it alone"), ("yes", "it is the same: connect and remember it"))
+        return (
+            await self._show_unrequested_dialog(ChoiceDialog("an unknown host key", body, choices, TextStyle.ATTENTION))
+            == "yes"
+        )
+
+    async def ask_password(self, question: SudoPasswordQuestion) -> str | None:
+        """Ask for the sudo password; it is used once and kept nowhere."""
+        body = wrap_paragraph(f"To {question.purpose}, sudo on {question.node} wants your password there.")
+        return await self._show_unrequested_dialog(InputDialog(f"password on {question.node}", body, password=True))
+
+    async def ask_login(self, question: LoginQuestion) -> tuple[str, ...] | None:
+        """Ask what an SSH server wants to know, a dialog for each prompt; escape ends all of it. An empty answer is one."""
+        words = [line for line in (*question.name.splitlines(), *question.instructions.splitlines()) if line.strip()]
+        if not question.prompts:
+            self._panel.show_toast("\n".join([f"{question.host}, before it lets you in on {question.node}:", *words]))
+            return ()
+        found: list[str] = []
+        for at, one in enumerate(question.prompts, 1):
+            body = wrap_paragraph(f"Before it lets you in, {question.node} ({question.host}) asks in its own words:")
+            for line in (*words, *one.text.splitlines()):
+                body += [make_row("  ", *part) for part in wrap_paragraph(line, TextStyle.STRONG, _QUOTED)]
+            many = f" ({at} of {len(question.prompts)})" if len(question.prompts) > 1 else ""
+            dialog = InputDialog(f"login on {question.node}{many}", body, password=not one.is_echoed, may_be_empty=True)
+            answer = await self._show_unrequested_dialog(dialog)
+            if answer is None:
+                return None
+            found.append(answer)
+        return tuple(found)
+
+    async def _show_unrequested_dialog(self, dialog: ModalScreen[str]) -> str | None:
+        return await self.show_dialog(dialog, self._panel.keyboard.discard_keys_briefly)
+
+    async def show_dialog(self, dialog: ModalScreen[str], opened: Callable[[], None] = lambda: None) -> str | None:
+        """Show a dialog, after those that are open, and return what was answered; None for no answer.
+
+        ``opened`` is called when it is shown.
+        """
+        async with self._asking:
+            answered: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+            def take(answer: str | None) -> None:
+                if not answered.done():
+                    answered.set_result(answer)
+
+            self._panel.push_screen(dialog, take)
+            opened()
+            try:
+                return await answered
+            except asyncio.CancelledError:
+                if self._panel.screen_stack[-1:] == [dialog]:  # none are left where the panel has ended
+                    dialog.dismiss(None)  # nobody waits for an answer any more
+                raise

@@ -1,0 +1,130 @@
+"""What the operator has started: verbs, each a task of its own, their events through the one store.
+
+Quitting ends the watching, never what is watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from sparkctl.commands.stop.impact import aimed_at
+from sparkctl.concurrency import cancel_and_wait
+from sparkctl.model.events import (
+    CachesDropped,
+    CommandEnded,
+    Event,
+    LaunchPlanned,
+    PhaseChanged,
+    SwitchStepped,
+    WarningEmitted,
+)
+from sparkctl.model.sanitize import sanitize_lines
+from sparkctl.tui.panel_options import PreparedCommand
+
+_PATIENCE = 2.0  # seconds that a verb has to get to where it can be left
+
+
+@dataclass(slots=True)
+class Job:
+    """One verb that runs, and what it has said that its end does not. ``switches``: it has begun to change what stands there."""
+
+    started: PreparedCommand
+    warnings: list[WarningEmitted] = field(default_factory=list)
+    caches: list[CachesDropped] = field(default_factory=list)
+    plan: LaunchPlanned | None = None
+    instance: str | None = None
+    ended: CommandEnded | None = None
+    switches: bool = False
+
+    def record_event(self, event: Event) -> None:
+        """Remember what is told at the end."""
+        match event:
+            case WarningEmitted():
+                self.warnings.append(event)
+            case CachesDropped():
+                self.caches.append(event)
+            case LaunchPlanned():
+                self.plan, self.instance = event, event.plan.instance
+            case PhaseChanged():
+                self.instance = event.instance
+            case SwitchStepped():
+                self.switches = True
+            case CommandEnded():
+                self.ended = event
+            case _:
+                pass
+
+
+class JobRunner:
+    """Runs verbs. ``emit`` is given every event, ``finished`` each job when it is over, with its defect if that ended it."""
+
+    def __init__(self, emit: Callable[[Event], None], finished: Callable[[Job, BaseException | None], object]) -> None:
+        self._emit, self._finished = emit, finished
+        self._tasks: dict[asyncio.Task[None], Job] = {}
+
+    @property
+    def running(self) -> tuple[Job, ...]:
+        """Those that are not over."""
+        return tuple(self._tasks.values())
+
+    @property
+    def switch_job(self) -> Job | None:
+        """The one that is in the middle of a switch."""
+        return next((job for job in self.running if job.switches), None)
+
+    def interrupt_switch(self) -> None:
+        """Let that end where it can be left, as Ctrl-C does."""
+        if self.switch_job is not None:
+            self.switch_job.started.context.interrupt.press()
+
+    def start(self, started: PreparedCommand) -> Job:
+        """Run a verb beside everything else."""
+        job = Job(started)
+
+        async def run() -> None:
+            async with aclosing(started.events()) as events:
+                async for event in events:
+                    job.record_event(event)
+                    self._emit(event)
+
+        task = asyncio.create_task(run(), name=" ".join(started.words))
+        self._tasks[task] = job
+        task.add_done_callback(self._on_task_done)
+        return job
+
+    def detach_starts(self, down: PreparedCommand) -> None:
+        """Stop watching the starts that a ``down`` or a ``free`` is about to end: what it names, on the nodes that it is about."""
+        names, _ = aimed_at(down.words)
+        for job in self.running:
+            is_named = (
+                down.verb == "free" or "--all" in down.words or (job.instance is not None and job.instance in names)
+            )
+            is_there = not (down.nodes and job.started.nodes) or set(down.nodes) & set(job.started.nodes)
+            if job.started.verb == "up" and is_named and is_there:
+                job.started.context.interrupt.press()
+
+    async def aclose(self) -> tuple[str, ...]:
+        """Let every verb end where it can be left; return what they say of what goes on and of what can be done, a line each."""
+        tasks = dict(self._tasks)
+        for job in tasks.values():
+            job.started.context.interrupt.press()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_PATIENCE)
+        await cancel_and_wait(tasks, _PATIENCE)
+        ends = [job.ended for job in tasks.values() if job.ended is not None and job.ended.message]
+        return tuple(
+            line
+            for one in ends
+            for line in (
+                *sanitize_lines(one.message or ""),
+                *(f"  try: {way}" for way in sanitize_lines(one.hint or "")),
+            )
+        )
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        job = self._tasks.pop(task)
+        if not task.cancelled():
+            self._finished(job, task.exception())

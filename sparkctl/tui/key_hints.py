@@ -1,0 +1,92 @@
+"""Actions as people read them: the footer, the help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparkctl.commands import action_context as why
+from sparkctl.commands.actions import Action, ActionContext, ActionId, ActionRole, list_footer_actions
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, pad_row, text_width, to_ascii_row
+
+_SHOWN = {
+    "up": "↑", "down": "↓", "left": "←", "right": "→", "escape": "esc", "question_mark": "?", "colon": ":",
+    "exclamation_mark": "!", "slash": "/",
+}  # fmt: skip
+_LESS = (ActionId.DROP_CACHES, ActionId.PROFILES)  # what matters less than what is wrong
+_APART = 3  # columns between two of the footer
+_PLAIN = {"↑": "up", "↓": "down", "←": "left", "→": "right"}
+
+
+@dataclass(frozen=True, slots=True)
+class FooterKey:
+    """A place in the footer: the columns from ``start`` to ``stop`` are this action's."""
+
+    action: str
+    start: int
+    stop: int
+
+
+def format_key(key: str, ascii_only: bool = False) -> str:
+    """Return a key as it is printed on the keyboard."""
+    shown = _SHOWN.get(key, key)
+    return _PLAIN.get(shown, shown) if ascii_only else shown
+
+
+def render_key_footer(
+    actions: Sequence[Action], now: ActionContext, columns: int, ascii_only: bool = False
+) -> tuple[TextRow, tuple[FooterKey, ...]]:
+    """Return the last line: what can be done, as much of it as fits, each with its key; what cannot be done now is faint, or
+    away where the line is full, and what never can, in a recording, is not there. The last one, help, stays where it gets
+    narrow, and what the selected one has nothing for is not offered."""
+    placed = list_footer_actions([one for one in actions if not (now.replaying and one.changes)])
+    can = {one.id: one.why_not(now) is None for one in placed}
+    placed = tuple(one for one in placed if one.sense is not ActionRole.TAKE or can[one.id])
+    if can.get(ActionId.WRONG):  # then it matters more than what can be done at any time
+        wrong = next(one for one in placed if one.id is ActionId.WRONG)
+        others = [one for one in placed if one is not wrong]
+        at = next((at for at, one in enumerate(others) if one.id in _LESS), len(others))
+        placed = (*others[:at], wrong, *others[at:])
+    wide = {one.id: text_width(format_key(one.keys[0], ascii_only)) + 1 + text_width(one.short) for one in placed}
+    kept = {placed[-1].id} if placed else set()
+    taken = 1 + sum(wide[one] for one in kept)
+    for one in sorted(placed[:-1], key=lambda each: not can[each.id]):
+        taken += wide[one.id] + _APART
+        if taken > columns:
+            break
+        kept.add(one.id)
+    spans: list[Span] = [Span(" ")]
+    places: list[FooterKey] = []
+    start = 1
+    for one in placed:
+        if one.id in kept:
+            if places:
+                spans.append(Span(" " * _APART))
+            spans.append(Span(format_key(one.keys[0], ascii_only), TextStyle.KEY if can[one.id] else TextStyle.FRAME))
+            spans.append(Span(f" {one.short}", TextStyle.VALUE if can[one.id] else TextStyle.FRAME))
+            places.append(FooterKey(one.id, start, start + wide[one.id]))
+            start += wide[one.id] + _APART
+    line = tuple(spans)
+    return pad_row(to_ascii_row(line) if ascii_only else line, columns), tuple(places)
+
+
+def render_key_help(actions: Sequence[Action], now: ActionContext, ascii_only: bool = False) -> list[TextRow]:
+    """Return every key of this screen, what it does, its command, and why it cannot be done now; what cannot be in this kind
+    of panel, of a recording or of what happens now, is not there."""
+    never = {why.not_live} if now.replaying else {why.not_played}  # in this kind of panel
+    actions = [one for one in actions if one.why_not not in never and not (now.replaying and one.changes)]
+    keys = [", ".join(format_key(key, ascii_only) for key in one.keys) or f":{one.verb}" for one in actions]
+    wide = max((len(each) for each in keys), default=0)
+    rows = []
+    for one, each in zip(actions, keys, strict=True):
+        title = one.title
+        if now.own is not None and one.id is ActionId.QUIT_AT_ONCE:
+            title = f"end the panel and leave its switch to {sanitize_line(now.own.instance)} where it is; asks first"
+        spans = make_row(Span(f"{each:>{wide}}", TextStyle.KEY), Span(f"   {title}", TextStyle.VALUE))
+        if one.verb and one.keys:
+            spans = (*spans, Span(f"   :{one.verb}", TextStyle.LABEL))
+        if because := one.why_not(now):
+            spans = (*spans, Span(f"   ({sanitize_line(because)})", TextStyle.STALE))
+        rows.append(spans)
+    return rows

@@ -1,0 +1,242 @@
+"""A row of the log as a strip: what marks it, its time, its source, its text with what was found and selected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from itertools import pairwise
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.selection import Selection
+from textual.strip import Strip
+
+from sparkctl.logs.buffer import BufferedLine
+from sparkctl.logs.filter_pattern import FilterPattern
+from sparkctl.logs.line_classifier import LineMark, LogLevel, parse_level_header
+from sparkctl.model.sanitize import truncate_text
+from sparkctl.tui.log_viewer.line_layout import LONGEST_SHOWN, LogRow, find_fit_end, wrap_indent
+
+SOURCES = ("source-1", "source-2", "source-3")  # their colours take turns
+STYLES = ("dim", "debug", "warning", "error", "failure", "ready", "match", "current", "selected", *SOURCES)
+StyleRange = tuple[int, int, Style]
+_NARROW, _TINY = 60, 30  # columns below which the time loses its milliseconds, and goes
+_LONGEST_NAME = 16
+_DIGITS = 6  # of a line's number: a million lines are kept
+
+
+@dataclass(frozen=True, slots=True)
+class LogSymbols:
+    """One character each: ready, failure, error, warning, the current line, more to the right, the separators."""
+
+    ready: str = "●"
+    failure: str = "✕"
+    error: str = "▲"
+    warning: str = "△"
+    goes_on: str = "·"
+    here: str = "›"
+    more: str = "›"
+    less: str = "‹"
+    stdout: str = "│"
+    stderr: str = "╎"
+    cut: str = "…"
+
+
+ASCII = LogSymbols("*", "x", "!", "-", ".", ">", ">", "<", "|", ":", "~")
+
+
+class LogLineRenderer:
+    """Paints rows of ``width`` columns. ``styles`` has one for each of `STYLES`, ``base`` is all other text."""
+
+    def __init__(self, sources: Sequence[str], *, ascii_only: bool = False, zone: tzinfo | None = None) -> None:
+        self.symbols = ASCII if ascii_only else LogSymbols()
+        self.width = 80
+        self.has_times = False
+        self.has_sources = False
+        self.has_numbers = False
+        self.base = Style()
+        self.styles: dict[str, Style] = {}
+        self.proofs: frozenset[tuple[int, int]] = frozenset()  # source and line of what proves a verdict
+        self._zone = zone
+        names = [truncate_text(_ascii(name) if ascii_only else name, _LONGEST_NAME) for name in sources]
+        self._wide = max(map(cell_len, names))
+        self._names = [name + " " * (self._wide - cell_len(name)) for name in names]
+
+    @property
+    def gutter(self) -> int:
+        """Columns before the text."""
+        time, number = self._time_width(), self._number_width()
+        source = self._wide + 1 if self._shows_sources else 0
+        return 2 + (number + 1 if number else 0) + (time + 1 if time else 0) + source + (2 if time or source else 0)
+
+    @property
+    def text_width(self) -> int:
+        """Columns for text."""
+        return max(1, self.width - self.gutter)
+
+    def render_strip(
+        self, row: LogRow, left: int, spans: Sequence[StyleRange], *, is_current: bool, goes_on: bool = False
+    ) -> Strip:
+        """Return the row; ``left`` is the first cell of the text that is seen, ``spans`` lie over the line's own.
+
+        ``goes_on``: an error that the row above began; one symbol is enough for a traceback.
+        """
+        line = row.line
+        text = line.text[:LONGEST_SHOWN]
+        start = row.start if not left else find_fit_end(text, row.start, left)
+        stop = min(row.stop, find_fit_end(text, start, self.text_width))
+        tail = ""
+        if text[stop : row.stop].strip():
+            tail = self.symbols.more
+        elif stop == len(text) < len(line.text):
+            tail = f"{self.symbols.cut}+{len(line.text) - len(text):,}"
+        if tail:
+            stop = max(start, min(stop, find_fit_end(text, start, self.text_width - cell_len(tail))))
+        gutter = self._gutter(row, is_current=is_current, goes_on=goes_on)
+        own = self._line_styles(line, is_current=is_current)
+        pieces = self._segments(text, start, stop, [*own, *spans], self._base_style(line, is_current=is_current))
+        if left and start:
+            gutter[-1] = Segment(f"{gutter[-1].text[:-1]}{self.symbols.less}", self.base + self.styles["dim"])
+        room = self.text_width - cell_len(text[start:stop]) - cell_len(tail)
+        rest = [Segment(" " * max(0, room), self._base_style(line, is_current=is_current))]
+        if tail:
+            rest.append(Segment(tail, self.base + self.styles["dim"]))
+        if row.start:
+            rest[0] = Segment(
+                " " * max(0, room - wrap_indent(self.text_width)), self._base_style(line, is_current=is_current)
+            )
+            gutter.append(Segment(" " * wrap_indent(self.text_width), self._base_style(line, is_current=is_current)))
+        strip = Strip([*gutter, *_selectable(pieces, start, row.serial), *rest])
+        return strip if strip.cell_length == self.width else strip.adjust_cell_length(self.width, self.base)
+
+    def blank(self) -> Strip:
+        """Return a row without a line."""
+        return Strip.blank(self.width, self.base)
+
+    def over(self, row: LogRow, pattern: FilterPattern | None, selection: Selection | None) -> list[StyleRange]:
+        """Return what lies over a row's own colours: what was found in it, and what of it is selected."""
+        spans: list[StyleRange] = []
+        if pattern is not None:
+            style = self.styles["match"]
+            spans += [(start, stop, style) for start, stop in pattern.find_matches(row.line.text[:LONGEST_SHOWN])]
+        if selection is not None and (span := selection.get_span(row.serial)) is not None:
+            start, stop = span
+            spans.append((start, len(row.line.text) if stop < 0 else stop, self.styles["selected"]))
+        return spans
+
+    # the parts
+
+    def _gutter(self, row: LogRow, *, is_current: bool, goes_on: bool) -> list[Segment]:
+        line = row.line
+        is_first = row.start == 0
+        symbol, style = self._symbol(line, is_current=is_current) if is_first else (" ", self.base)
+        if goes_on and symbol == self.symbols.error:
+            symbol = self.symbols.goes_on
+        dim = self.base + self.styles["dim"]
+        found = [Segment(f"{symbol} ", style)]
+        time, number = self._time_width(), self._number_width()
+        if number:
+            proves = (line.source, line.line) in self.proofs
+            tone = self.base + self.styles["failure"] if proves else dim
+            found.append(Segment(f"{line.line if is_first else '':>{number}} ", tone))
+        if time:
+            found.append(Segment(f"{self._time(line) if is_first else '':{time}} ", dim))
+        if self._shows_sources:
+            colour = self.base + self.styles[SOURCES[line.source % len(SOURCES)]]
+            found.append(Segment(self._names[line.source] if is_first else " " * self._wide, colour))
+            found.append(Segment(" ", dim))
+        if time or self._shows_sources:
+            found.append(Segment(f"{self.symbols.stderr if line.is_stderr else self.symbols.stdout} ", dim))
+        return found
+
+    def _symbol(self, line: BufferedLine, *, is_current: bool) -> tuple[str, Style]:
+        if line.mark is LineMark.FAILURE:
+            return self.symbols.failure, self.base + self.styles["failure"]
+        if line.mark is LineMark.READY:
+            return self.symbols.ready, self.base + self.styles["ready"]
+        if is_current:
+            return self.symbols.here, self.base + self.styles["current"]
+        if line.level is LogLevel.ERROR:
+            return self.symbols.error, self.base + self.styles["error"]
+        if line.level is LogLevel.WARNING:
+            return self.symbols.warning, self.base + self.styles["warning"]
+        return " ", self.base
+
+    def _base_style(self, line: BufferedLine, *, is_current: bool) -> Style:
+        style = self.base
+        if line.mark is LineMark.FAILURE:
+            style += self.styles["failure"]
+        elif line.mark is LineMark.READY:
+            style += self.styles["ready"]
+        elif line.level is LogLevel.ERROR:
+            style += self.styles["error"]
+        elif line.level is LogLevel.WARNING:
+            style += self.styles["warning"]
+        elif line.level is LogLevel.DEBUG:
+            style += self.styles["debug"]
+        return style + self.styles["current"] if is_current else style
+
+    def _line_styles(self, line: BufferedLine, *, is_current: bool) -> list[StyleRange]:
+        """Return what the line brings itself: the prefix that its engine prints before every line stands back."""
+        _, head = parse_level_header(line.text)
+        dim = self.base + self.styles["dim"]
+        return [(0, head, dim + self.styles["current"] if is_current else dim)] if head else []
+
+    def _segments(self, text: str, start: int, stop: int, spans: Sequence[StyleRange], plain: Style) -> list[Segment]:
+        near = [(max(start, a), min(stop, b), style) for a, b, style in spans if a < stop and b > start]
+        cuts = sorted({start, stop, *(a for a, _, _ in near), *(b for _, b, _ in near)})
+        found = []
+        for begin, end in pairwise(cuts):
+            style = plain
+            for a, b, over in near:
+                if a <= begin and end <= b:
+                    style += over
+            found.append(Segment(text[begin:end], style))
+        # without text there is nothing to point at, and a selection of several lines has to pass here
+        return found or [Segment("", plain)]
+
+    @property
+    def _shows_sources(self) -> bool:
+        return self.has_sources and self.width >= _NARROW
+
+    def _number_width(self) -> int:
+        return _DIGITS if self.has_numbers and self.width >= _TINY else 0
+
+    def _time_width(self) -> int:
+        if not self.has_times or self.width < _TINY:
+            return 0
+        return 12 if self.width >= _NARROW else 8
+
+    def _time(self, line: BufferedLine) -> str:
+        try:
+            local = datetime.fromisoformat(line.when).astimezone(self._zone)
+        except (ValueError, OverflowError, OSError):
+            return ""
+        return local.strftime("%H:%M:%S.%f")[: self._time_width()]
+
+
+def resolve_log_style(name: str, given: Style) -> Style:
+    """Return the style of a part as a theme gives it. Only the current line has a background of its own."""
+    is_ground = name == "current"
+    return Style(
+        color=None if is_ground else given.color,
+        bgcolor=given.bgcolor if is_ground else None,
+        bold=False if name == "dim" else given.bold,
+        underline=given.underline,
+        reverse=given.reverse,
+    )
+
+
+def _selectable(pieces: Sequence[Segment], start: int, serial: int) -> list[Segment]:
+    """Return the pieces with what Textual wants to know of each for a selection: which character of which line."""
+    found = []
+    for text, style, _ in pieces:
+        found.append(Segment(text, (style or Style.null()) + Style.from_meta({"offset": (start, serial)})))
+        start += len(text)
+    return found
+
+
+def _ascii(name: str) -> str:
+    return name.encode("ascii", "replace").decode()

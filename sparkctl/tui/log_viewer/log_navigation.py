@@ -1,0 +1,184 @@
+"""Where somebody reads in a log: at its newest line, or at a line that stays where it is whatever arrives and drops.
+
+The place is known by the line at the top, not by a scroll offset: lines may drop, the filter may change and the screen
+may be resized, and the reader still reads the same line. No Textual here.
+"""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+
+from sparkctl.logs.logorder import LineKey, LineOrder
+from sparkctl.logs.logsight import LogFilter, find_next_line
+from sparkctl.tui.log_viewer.line_layout import LONGEST_SHOWN, LogLayout, LogRow, RowPosition
+
+
+class LogViewPosition:
+    """Moves over what ``sight`` shows, as ``layout`` lays it out.
+
+    ``current`` is the line that was gone to, ``left`` the first cell that is seen of every line, ``current_left`` that of
+    the current line alone: the rest stays where it is while a match is far to the right.
+    """
+
+    def __init__(self, sight: LogFilter, layout: LogLayout) -> None:
+        self.layout = layout
+        self.is_following = True
+        self.top: RowPosition = (0, 0)
+        self.current: LineKey | None = None
+        self.left = 0
+        self.current_left = 0
+        self._sight = sight
+        self._anchor: tuple[LineKey, int] | None = None  # the line at the top and its first character seen
+        self._marked: tuple[tuple[LineKey, int] | None, LineKey | None, int, bool] | None = None
+        self._seen_to: LineKey = (0, 0)  # where the first line would stand that came after the last `settle`
+        self._paused_at: LineKey = (0, 0)
+
+    def page(self) -> list[LogRow]:
+        """Return the rows of the screen."""
+        return self.layout.page(self.top)
+
+    def left_of(self, row: LogRow) -> int:
+        """Return the first cell that is seen of a row."""
+        return self.current_left if row.line.key == self.current else self.left
+
+    def restore_position(self) -> None:
+        """Find the place again after anything changed."""
+        layout = self.layout
+        layout.rows = rows = self._sight.rows
+        last = rows.key(len(rows) - 1) if len(rows) else (0, -1)
+        self._seen_to = last[0], last[1] + 1
+        if self.is_following or self._anchor is None or not len(rows):
+            self._set_top(layout.bottom())
+            return
+        key, character = self._anchor
+        index = min(rows.index(key), len(rows) - 1)
+        row = layout.row_of(layout.lines(index, 1)[0], character) if rows.key(index) == key else 0
+        # The top line is not forgotten where a filter or the end of the log lets another be at the top for now.
+        self.top = layout.clamp_position((index, row))
+
+    # going
+
+    def follow(self) -> None:
+        """Be at the newest line, from now on."""
+        self.is_following = True
+
+    def pause(self) -> bool:
+        """Stay here; return whether that is news."""
+        if not self.is_following:
+            return False
+        self.is_following = False
+        self._paused_at = self._seen_to
+        return True
+
+    def move(self, rows: int) -> None:
+        """Go so many rows down (negative: up); down from the end follows again."""
+        if rows > 0 and self.top >= self.layout.bottom():
+            self.follow()
+        elif rows < 0 or not self.is_following:
+            self.scroll_to_position(self.layout.move_position(self.top, rows))
+
+    def scroll_to_position(self, place: RowPosition) -> None:
+        """Put a place at the top."""
+        self.pause()
+        self._set_top(place)
+
+    def scroll_to_line(self, key: LineKey) -> None:
+        """Make a line the current one and bring it onto the screen, with some lines before it."""
+        self.pause()
+        self.current, self.current_left = key, self.left
+        self.layout.rows = self._sight.rows
+        if not self._shows(key):
+            self._bring(key)
+
+    def resize(self, width: int, height: int) -> None:
+        """Take another size; the line that was gone to stays on the screen."""
+        was_seen = not self.is_following and self.current is not None and self._shows(self.current)
+        self.layout.width, self.layout.height = width, height
+        if was_seen and self.current is not None and height > 0 and not self._shows(self.current):
+            self._bring(self.current)
+
+    def _shows(self, key: LineKey) -> bool:
+        return any(row.line.key == key for row in self.page())
+
+    def _bring(self, key: LineKey) -> None:
+        layout = self.layout
+        if len(layout.rows):
+            index = min(layout.rows.index(key), len(layout.rows) - 1)
+            self._set_top(layout.move_position((index, 0), -(layout.height // 3)))
+
+    def jump(self, rows: LineOrder, *, backwards: bool, is_quiet: bool = False) -> bool:
+        """Go to the next of these lines (there is one) from the current line, else from the screen; return whether that
+        went round the end of the log. ``is_quiet``: the current line itself will do."""
+        start = self.current
+        visible = [row.line.key for row in self.page()]
+        if start is None or (visible and not visible[0] <= start <= visible[-1]):
+            # the reader has gone elsewhere since: from there
+            if backwards:
+                start = (visible[-1][0], visible[-1][1] + 1) if visible else (0, 0)
+            else:
+                start = (visible[0][0], visible[0][1] - 1) if visible else (0, 0)
+        elif is_quiet:  # a pattern in the making may well be in the line where the reader is
+            start = start[0], start[1] - 1
+        key, went_round = find_next_line(rows, start, backwards=backwards)
+        self.scroll_to_line(key)
+        self._reveal(key)
+        return went_round
+
+    def shift(self, cells: int) -> None:
+        """Go sideways, as far as there is text on the screen."""
+        if self.layout.is_wrapped:
+            return
+        longest = max((cell_len(row.line.text[:LONGEST_SHOWN]) for row in self.page()), default=0)
+        most = max(0, longest - self.layout.width // 2)
+        self.left = self.current_left = max(0, min(self.left + cells, max(most, self.left)))
+
+    def wrap(self) -> None:
+        """Wrap long lines, or not."""
+        self.layout.is_wrapped = not self.layout.is_wrapped
+        self.left = self.current_left = 0
+
+    # remembering
+
+    def save_position(self) -> None:
+        """Remember this place."""
+        self._marked = (self._anchor, self.current, self.left, self.is_following)
+
+    def return_to_saved(self) -> None:
+        """Go where the mark is."""
+        if self._marked is not None:
+            self._anchor, self.current, self.left, self.is_following = self._marked
+
+    # what can be said of it
+
+    def match_index(self) -> int | None:
+        """Return which of the matches the current line is, from 1; None where it is none."""
+        found = self._sight.found
+        if found is None or self.current is None:
+            return None
+        at = found.index(self.current)
+        return at + 1 if at < len(found) and found.key(at) == self.current else None
+
+    def new_lines(self) -> int:
+        """Count the lines that came since the reader paused and that are still below the screen."""
+        if self.is_following:
+            return 0
+        rows = self._sight.rows
+        seen = self.top[0] + len({row.serial for row in self.page()})
+        return max(0, len(rows) - max(seen, rows.index(self._paused_at)))
+
+    def _set_top(self, place: RowPosition) -> None:
+        layout = self.layout
+        self.top = place
+        lines = layout.lines(place[0], 1)
+        self._anchor = (layout.rows.key(place[0]), layout.start_of(lines[0], place[1])) if lines else None
+
+    def _reveal(self, key: LineKey) -> None:
+        """Bring what is sought in a line onto the screen, sideways."""
+        line, pattern = self._sight.book.line(key[1]), self._sight.pattern
+        if line is None or pattern is None or self.layout.is_wrapped:
+            return
+        text, width = line.text[:LONGEST_SHOWN], self.layout.width
+        for start, stop in pattern.find_matches(text)[:1]:
+            begin, end = cell_len(text[:start]), cell_len(text[:stop])
+            if not self.left <= begin <= end < self.left + width:
+                self.current_left = max(0, begin - width // 3) if end >= width else 0

@@ -1,0 +1,139 @@
+"""A log with its prompt and its status line: the piece that a screen mounts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.events import Key
+from textual.scrollbar import ScrollBarRender
+
+from sparkctl.logs.buffer import LogBuffer
+from sparkctl.tui.log_viewer.log_view import LogView
+from sparkctl.tui.log_viewer.status_line import LogStatusLine
+from sparkctl.tui.widgets.search_prompt import PromptMode, SearchPrompt
+
+
+def _today() -> datetime:
+    return datetime.now(UTC)
+
+
+class AsciiScrollBarRender(ScrollBarRender):
+    """A scrollbar of blanks alone: its ends are not drawn in eighths of a cell."""
+
+    VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
+    HORIZONTAL_BARS: ClassVar[list[str]] = [" "] * 8
+
+
+class LogPane(Vertical):
+    """``name`` is what a saved file is called after (an instance), ``directory`` where it goes."""
+
+    DEFAULT_CSS = """
+    LogPane { height: 1fr; }
+    LogPane > LogView { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "ask('find')", "find", id="log.find"),
+        Binding("ampersand", "ask('only')", "only", id="log.only"),
+        Binding("ctrl+s", "save", "save", id="log.save", show=False),
+    ]
+
+    def __init__(
+        self,
+        book: LogBuffer,
+        *,
+        instance: str = "log",
+        directory: Path | None = None,
+        ascii_only: bool = False,
+        zone: tzinfo | None = None,
+        now: Callable[[], datetime] = _today,
+        id: str | None = None,
+    ) -> None:
+        super().__init__(id=id)
+        self.view = LogView(book, ascii_only=ascii_only, zone=zone)
+        self.view.key_filter = self._route_key_to_prompt
+        self._ascii_only = ascii_only
+        self._status = LogStatusLine(ascii_only=ascii_only)
+        self._prompt = SearchPrompt()
+        self._has_typed = False  # since the prompt was opened
+        self._instance = instance
+        self._directory = directory
+        self._zone = zone
+        self._now = now
+
+    def compose(self) -> ComposeResult:
+        """The log, the prompt while it is open, the status line."""
+        yield self.view
+        yield self._prompt
+        yield self._status
+
+    def on_mount(self) -> None:
+        """Have scrollbars of plain signs where signs are plain."""
+        if self._ascii_only:
+            for bar in (self.view.vertical_scrollbar, self.view.horizontal_scrollbar):
+                bar.renderer = AsciiScrollBarRender  # type: ignore[misc]
+
+    @on(LogView.Changed)
+    def _state_changed(self, event: LogView.Changed) -> None:
+        event.stop()
+        self._status.show(event.state)
+
+    @on(SearchPrompt.Typed)
+    def _pattern_typed(self, event: SearchPrompt.Typed) -> None:
+        event.stop()
+        self._has_typed = True
+        if event.asked is PromptMode.FIND:
+            self.view.return_to_saved()  # every letter looks from where the reader was
+        self._apply_pattern(event.asked, event.text, jump=True)
+
+    @on(SearchPrompt.Closed)
+    def _prompt_closed(self, event: SearchPrompt.Closed) -> None:
+        event.stop()
+        if not event.is_kept and self._has_typed:  # else nothing has changed that would have to be painted
+            self._apply_pattern(event.asked, event.text)
+            if event.asked is PromptMode.FIND:
+                self.view.return_to_saved()
+
+    def _route_key_to_prompt(self, event: Key) -> bool:
+        """Take a key from the log: the one that opens the prompt, and what was typed right behind it.
+
+        A binding is looked up when its key has bubbled up to the app, and by then letters have gone by.
+        """
+        if self._prompt.is_open:
+            self._prompt.accept_key(event)
+            return True
+        active = self.screen.active_bindings.get(event.key)
+        if active is None or active.node is not self or not active.binding.action.startswith("ask("):
+            return False
+        self.action_open_prompt(active.binding.action.split("'")[1])
+        return True
+
+    def _apply_pattern(self, asked: PromptMode, text: str, *, jump: bool = False) -> None:
+        if asked is PromptMode.FIND:
+            self.view.set_search(text, jump=jump)
+        else:
+            self.view.set_filter(text)
+
+    def action_open_prompt(self, what: str) -> None:
+        """Open the prompt."""
+        asked = PromptMode(what)
+        self.view.save_position()
+        self._has_typed = False
+        self._prompt.open_prompt(asked, self.view.sight.sought if asked is PromptMode.FIND else self.view.sight.only)
+
+    def action_save(self) -> None:
+        """Save the shown lines to a file named after the instance and the time."""
+        stamp = self._now().astimezone(self._zone).strftime("%Y%m%d-%H%M%S")
+        name = "".join(char if char.isalnum() or char in "-_." else "-" for char in self._instance).lstrip(".") or "log"
+        try:
+            folder = self._directory or Path.cwd()
+        except OSError as gone:
+            self.view.show_note(f"not saved: the directory that sparkctl was started in: {gone.strerror or gone}")
+        else:
+            self.view.save(folder / f"{name}-{stamp}.log")

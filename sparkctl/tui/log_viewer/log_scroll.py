@@ -1,0 +1,330 @@
+"""The rows of a log on the screen: when they are painted, the scrollbar beside them, and every way to go up and down."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.events import (
+    Blur,
+    DescendantBlur,
+    DescendantFocus,
+    Focus,
+    MouseScrollDown,
+    MouseScrollLeft,
+    MouseScrollRight,
+    MouseScrollUp,
+)
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.timer import Timer
+from textual.widget import Widget
+
+from sparkctl.logs.buffer import LogBuffer
+from sparkctl.logs.logorder import LineKey
+from sparkctl.logs.logsight import LogFilter
+from sparkctl.model.log_line import LogLine
+from sparkctl.tui.log_viewer.line_layout import LogLayout, LogRow
+from sparkctl.tui.log_viewer.line_renderer import STYLES, LogLineRenderer, resolve_log_style
+from sparkctl.tui.log_viewer.log_navigation import LogViewPosition
+
+PAINTS = 1 / 20  # s between two paints of what arrived; a key is painted at once
+FLOOD_PAINTS = 1 / 8  # the same where more than a screen has come since: nobody reads that
+PAUSED_PAINTS = 1 / 4  # the same while the reader stays: only a count moves
+_WHEEL = 3
+_SIDEWAYS = 12
+
+
+class LogScrollView(ScrollView, can_focus=True):
+    """Shows a `LogBook` where its `LogPlace` is. Give it lines with `add`: at 20,000 lines a second at most some hundreds
+    a call."""
+
+    DEFAULT_CSS = """
+    LogScrollView {
+        overflow-x: hidden;
+        overflow-y: scroll;
+        scrollbar-size-vertical: 1;
+        scrollbar-color: $foreground 25%;
+        scrollbar-color-hover: $primary;
+        scrollbar-color-active: $primary;
+        scrollbar-background: $foreground 6%;
+        scrollbar-background-hover: $foreground 6%;
+        scrollbar-background-active: $foreground 6%;
+        color: $foreground;
+        & > .log-view--dim { color: $foreground 65%; }
+        & > .log-view--debug { color: $foreground 75%; }
+        & > .log-view--warning { color: $text-warning; }
+        & > .log-view--error { color: $text-error; }
+        & > .log-view--failure { color: $text-error; text-style: bold; }
+        & > .log-view--ready { color: $text-success; text-style: bold; }
+        & > .log-view--match { color: $text-primary; text-style: bold underline; }
+        & > .log-view--current { background: $primary 25%; text-style: bold; }
+        & > .log-view--source-1 { color: $text-primary; }
+        & > .log-view--source-2 { color: $foreground; text-style: bold; }
+        & > .log-view--source-3 { color: $foreground 70%; }
+        & > .log-view--selected { text-style: reverse; }
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"log-view--{name}" for name in STYLES}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("k", "scroll_up", "up", id="log.up", show=False),
+        Binding("j", "scroll_down", "down", id="log.down", show=False),
+        Binding("space", "page_down", "page down", id="log.page_down", show=False),
+        Binding("g", "scroll_home", "first line", id="log.home", show=False),
+        Binding("G", "scroll_end", "last line", id="log.end", show=False),
+    ]
+
+    def __init__(
+        self, book: LogBuffer, painter: LogLineRenderer, *, id: str | None = None, classes: str | None = None
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self.book = book
+        self.sight = LogFilter(book)
+        self.place = LogViewPosition(self.sight, LogLayout(book))
+        self.painter = painter
+        painter.has_sources = len(book.sources) > 1
+        self._page: list[LogRow] | None = None
+        self._painted = 0.0
+        self._painted_end = 0
+        self._paint_timer: Timer | None = None
+        self._is_placing = False
+
+    def report_state(self) -> None:
+        """Say where the reader is, for whoever shows that."""
+
+    # lines arrive
+
+    def add(self, source: int, lines: Iterable[LogLine]) -> None:
+        """Take lines of a source of the book, in their order."""
+        self.book.add(source, lines)
+        self.apply_new_lines()
+
+    def apply_new_lines(self) -> None:
+        """Take notice of lines that were added to the book elsewhere."""
+        self.sight.catch_up()
+        if self._paint_timer is not None or not self.is_attached:
+            return
+        pause = PAINTS if self.is_following else PAUSED_PAINTS
+        if self.is_following and self.book.spool.end - self._painted_end > self.place.layout.height:
+            pause = FLOOD_PAINTS
+        wait = self._painted + pause - time.monotonic()
+        if wait <= 0:
+            self._on_lines_added()
+        else:
+            self._paint_timer = self.set_timer(wait, self._on_lines_added)
+
+    # where the reader is
+
+    @property
+    def is_following(self) -> bool:
+        """Whether the newest line is shown, whatever comes."""
+        return self.place.is_following
+
+    def go_to(self, key: LineKey) -> None:
+        """Make a line the current one and bring it onto the screen."""
+        self.place.scroll_to_line(key)
+        self.repaint()
+
+    def follow(self) -> None:
+        """Show the newest line, from now on."""
+        self.place.follow()
+        self.repaint()
+
+    def pause(self) -> None:
+        """Stay where the reader is."""
+        if self.place.pause():
+            self.report_state()  # the log itself stays as it is painted
+
+    def _move(self, rows: int) -> None:
+        self.place.move(rows)
+        self.repaint()
+
+    # painting
+
+    def repaint(self) -> None:
+        """Paint now: a key, or somebody else who knows, has changed something."""
+        if self.is_attached:
+            self._refresh_rows()
+            self.refresh()
+
+    def _on_lines_added(self) -> None:
+        """Paint what arrived, as far as it is on the screen: whoever reads further up sees a count move, and no more."""
+        before = self._page
+        self._refresh_rows()
+        self._page = self.place.page()
+        if before != self._page:
+            self.refresh()
+
+    def _refresh_rows(self) -> None:
+        """Bring place, scrollbar and state up to date."""
+        if self._paint_timer is not None:
+            self._paint_timer.stop()
+            self._paint_timer = None
+        self._painted, self._painted_end = time.monotonic(), self.book.spool.end
+        layout = self.place.layout
+        if layout.height <= 0 and not self._measure():
+            return
+        self.place.restore_position()
+        self._page = None
+        # Not through the reactive: a new height of the log is no reason to lay the screen out anew.
+        self.set_reactive(Widget.virtual_size, Size(self.size.width, layout.bottom()[0] + layout.height))
+        self._is_placing = True
+        try:
+            self._update_scrollbar()
+            if round(self.scroll_y) != self.place.top[0]:
+                self.scroll_y = self.scroll_target_y = self.place.top[0]
+        finally:
+            self._is_placing = False
+        self.report_state()
+
+    def _update_scrollbar(self) -> None:
+        bar, whole = self.vertical_scrollbar, self.virtual_size.height
+        known = bar.window_virtual_size
+        is_near = self.is_following and 0.99 * whole <= known <= whole and bar.position >= known - bar.window_size
+        if is_near and bar.window_size == self.place.layout.height:
+            return  # its thumb would not move by a cell, and to paint it costs as much as to paint the log
+        bar.window_virtual_size = whole
+        bar.window_size = self.place.layout.height
+        bar.position = self.place.top[0]
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Go where the scrollbar, or a selection that is drawn over the edge, was moved to."""
+        if self._is_placing:
+            return
+        super().watch_scroll_y(old_value, new_value)
+        if round(new_value) == self.place.top[0]:
+            return
+        if self.scrollable_content_region.height != self.place.layout.height:
+            return  # Textual fits it to another size; `on_resize` knows better where the reader was
+        if round(new_value) < self.place.top[0] or not self.is_following:
+            self.place.scroll_to_position(self.place.layout.clamp_position((round(new_value), 0)))
+        self.repaint()
+
+    def render_line(self, y: int) -> Strip:
+        """Return one row of the screen."""
+        painter = self.painter
+        if not painter.styles:
+            painter.base = self.rich_style
+            painter.styles = {
+                name: resolve_log_style(name, self.get_component_rich_style(f"log-view--{name}")) for name in STYLES
+            }
+        if self._page is None:
+            self._page = self.place.page()
+        if y >= len(self._page):
+            return painter.blank()
+        row = self._page[y]
+        above = self._page[y - 1].line if y else None
+        return painter.render_strip(
+            row,
+            self.place.left_of(row),
+            painter.over(row, self.sight.pattern, self.text_selection),
+            is_current=row.line.key == self.place.current,
+            goes_on=above is not None and above.level is row.line.level and above.source == row.line.source,
+        )
+
+    def notify_style_update(self) -> None:
+        """Take the theme's colours."""
+        super().notify_style_update()
+        self.painter.styles = {}  # those of the parts are not there yet
+
+    def on_mount(self) -> None:
+        """Begin as soon as this has a place.
+
+        To ask for it now would make Textual lay it out beside the screen's own round, which then sends it no `Resize`.
+        """
+        self.call_after_refresh(self.resized)
+
+    def on_focus(self, event: Focus) -> None:
+        """Have the focus, and look as before: Textual would look up every style of this and paint all of the log."""
+        self._focus_is(event, DescendantFocus(self), has_focus=True)
+
+    def on_blur(self, event: Blur) -> None:
+        """Lose the focus, and look as before."""
+        self._focus_is(event, DescendantBlur(self), has_focus=False)
+
+    def _focus_is(self, event: Focus | Blur, news: DescendantFocus | DescendantBlur, *, has_focus: bool) -> None:
+        event.prevent_default()
+        self.set_reactive(Widget.has_focus, has_focus)
+        if self.parent is not None:
+            self.parent.post_message(news)
+
+    def on_resize(self) -> None:
+        """Keep the place on another screen."""
+        self.resized()
+
+    def resized(self) -> None:
+        """Fit the page to the room that there is now."""
+        self._measure()
+        self.repaint()
+
+    def _measure(self) -> bool:
+        """Take the size of the page; False where this has no place on the screen yet."""
+        region = self.scrollable_content_region
+        self.painter.width = max(1, region.width)
+        self.place.resize(self.painter.text_width, region.height)
+        return region.height > 0
+
+    def action_scroll_up(self) -> None:
+        """A row up."""
+        self._move(-1)
+
+    def action_scroll_down(self) -> None:
+        """A row down."""
+        self._move(1)
+
+    def action_page_up(self) -> None:
+        """A screen up, less a row."""
+        self._move(-max(1, self.place.layout.height - 1))
+
+    def action_page_down(self) -> None:
+        """A screen down, less a row."""
+        self._move(max(1, self.place.layout.height - 1))
+
+    def action_scroll_home(self) -> None:
+        """To the first line that is kept."""
+        self.place.scroll_to_position((0, 0))
+        self.repaint()
+
+    def action_scroll_end(self) -> None:
+        """To the newest line, and follow."""
+        self.follow()
+
+    def action_scroll_left(self) -> None:
+        """Towards the beginning of long lines."""
+        self._shift(-_SIDEWAYS)
+
+    def action_scroll_right(self) -> None:
+        """Towards the end of long lines."""
+        self._shift(_SIDEWAYS)
+
+    def _shift(self, cells: int) -> None:
+        self.place.shift(cells)
+        self.repaint()
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        """Up, as the wheel says; sideways with a modifier."""
+        self._wheel(event, -1)
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        """Down, as the wheel says; sideways with a modifier."""
+        self._wheel(event, 1)
+
+    def on_mouse_scroll_left(self, event: MouseScrollLeft) -> None:
+        """Left, as the wheel says."""
+        event.prevent_default().stop()
+        self._shift(-_SIDEWAYS)
+
+    def on_mouse_scroll_right(self, event: MouseScrollRight) -> None:
+        """Right, as the wheel says."""
+        event.prevent_default().stop()
+        self._shift(_SIDEWAYS)
+
+    def _wheel(self, event: MouseScrollUp | MouseScrollDown, way: int) -> None:
+        event.prevent_default().stop()
+        if event.shift or event.ctrl:
+            self._shift(way * _SIDEWAYS)
+        else:
+            self._move(way * _WHEEL)

@@ -1,0 +1,336 @@
+"""The log view: a million lines under a reader's hands, while thousands a second arrive.
+
+The widget itself: what is shown, when it is painted, and which key does what. Where the reader is, is `LogPlace`'s; what
+is looked for, `Seeker`'s; how a row looks, `Painter`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from datetime import tzinfo
+from pathlib import Path
+from typing import ClassVar
+
+from textual.actions import SkipAction
+from textual.binding import Binding, BindingType
+from textual.events import Key as KeyPress
+from textual.message import Message
+from textual.selection import Selection
+from textual.timer import Timer
+
+from sparkctl.logs.buffer import LogBuffer
+from sparkctl.logs.logorder import LineOrder
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.tui.log_viewer import log_copy
+from sparkctl.tui.log_viewer.line_renderer import LogLineRenderer
+from sparkctl.tui.log_viewer.log_scroll import PAINTS, LogScrollView
+from sparkctl.tui.log_viewer.log_seek import LogNavigator
+from sparkctl.tui.log_viewer.log_state import LogViewState
+
+TURN = 0.003  # s of searching between two looks at the keyboard
+BACK = (60, 300, 900, 3600)  # s before the newest line
+NOTED = 6.0  # s that a note stands
+READ = 4.0  # s after which a log of which nothing came has nothing
+
+
+class LogView(LogScrollView, can_focus=True):
+    """Shows a `LogBook`. Give it lines with `add`: at 20,000 lines a second at most some hundreds a call."""
+
+    HELP = "Reads a log. `/` finds, `&` keeps matching lines only, `f` follows. A pattern may be `!text` or `/regex/`."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f", "follow", "follow", id="log.follow"),
+        Binding("n", "next_match", "next", id="log.next", show=False),
+        Binding("N", "next_match(True)", "previous", id="log.previous", show=False),
+        Binding("E", "first_error", "first error", id="log.first_error"),
+        Binding("right_square_bracket", "next_mark", "next mark", id="log.next_mark", show=False),
+        Binding("left_square_bracket", "next_mark(True)", "previous mark", id="log.previous_mark", show=False),
+        Binding("w", "wrap", "wrap", id="log.wrap"),
+        Binding("t", "times", "times", id="log.times", show=False),
+        Binding("m", "source", "merged or one", id="log.source", show=False),
+        Binding("number_sign", "numbers", "numbers", id="log.numbers", show=False),
+        Binding("T", "back", "further back", id="log.back", show=False),
+        Binding("y", "copy", "copy", id="log.copy", show=False),
+        Binding("escape", "clear", "clear", id="log.clear", show=False),
+    ]
+
+    class Saved(Message):
+        """A file was written, or not: ``words`` have its whole path, for which the status line may have no room."""
+
+        def __init__(self, words: str) -> None:
+            super().__init__()
+            self.words = words
+
+    class Changed(Message):
+        """The view says something new of itself."""
+
+        def __init__(self, view: LogView, state: LogViewState) -> None:
+            super().__init__()
+            self.view = view
+            self.state = state
+
+        @property
+        def control(self) -> LogView:
+            """The view."""
+            return self.view
+
+        def can_replace(self, message: Message) -> bool:
+            """The newest word is enough."""
+            return isinstance(message, LogView.Changed) and message.view is self.view
+
+    def __init__(
+        self,
+        book: LogBuffer,
+        *,
+        ascii_only: bool = False,
+        zone: tzinfo | None = None,
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(book, LogLineRenderer(book.sources, ascii_only=ascii_only, zone=zone), id=id, classes=classes)
+        self.state = LogViewState()
+        self.key_filter: Callable[[KeyPress], bool] | None = None  # asked about every key; True: it is not for the view
+        self.seek = LogNavigator(self.sight, self.place, self.show_note)
+        self._note: str | None = None
+        self._note_timer: Timer | None = None
+        self._is_working = False
+        self._was_waited_for = False
+        self._backs = 0  # how often it was gone back
+
+    # what is shown
+
+    def set_filter(self, typed: str) -> None:
+        """Show only the lines that match; an empty pattern shows all. A faulty one says so and filters nothing."""
+        self.sight.set_filter(sanitize_line(typed))
+        self._run_search_step()
+
+    def set_search(self, typed: str, *, jump: bool = False) -> None:
+        """Show where a pattern is, and go to the next such line if asked to. An empty one ends the search."""
+        self.seek.search_pattern(sanitize_line(typed), jump=jump)
+        self._run_search_step()
+
+    def show_source(self, source: int | None) -> None:
+        """Show one source alone, or all of them merged (None)."""
+        self.sight.select_source(source)
+        self.painter.has_sources = source is None and len(self.book.sources) > 1
+        self.resized()
+        self._run_search_step()
+
+    def show_evidence(self, source: int, line: int, others: Sequence[int] = ()) -> None:
+        """Go to a line by its number in its own log, as a verdict names it, with the numbers shown; while nothing is looked
+        for, the keys for matches lead through it and the ``others`` that prove it, too."""
+        self.painter.has_numbers = True
+        self.painter.proofs = frozenset((source, one) for one in (line, *others))
+        self.seek.go_to_evidence(source, line, others)
+        self.painter.has_sources = self.sight.source is None and len(self.book.sources) > 1
+        self.resized()
+        self._run_search_step()
+
+    def save_position(self) -> None:
+        """Remember where the reader is, for `back_to_mark`."""
+        self.place.save_position()
+
+    def return_to_saved(self) -> None:
+        """Go where the reader was."""
+        self.place.return_to_saved()
+        self.repaint()
+
+    def _run_search_step(self) -> None:
+        """Do what the sight has to do: at once what is short, the rest between keys."""
+        if not self.is_attached:
+            return
+        rows = self.sight.rows
+        if self.sight.run_for(TURN) and not self._is_working:
+            self._is_working = True
+            self.run_worker(self._work_on(), group="sight", exit_on_error=True)
+        self._take_rows(rows)
+
+    async def _work_on(self) -> None:
+        try:
+            rows, is_left, told = self.sight.rows, True, 0.0
+            while is_left:
+                await asyncio.sleep(0.001)
+                is_left = self.sight.run_for(TURN)
+                if rows is not self.sight.rows or not is_left:
+                    self._take_rows(rows)
+                    rows = self.sight.rows
+                elif time.monotonic() - told > PAINTS:
+                    told = time.monotonic()
+                    self.report_state()  # how much of it is done
+        finally:
+            self._is_working = False
+
+    def _take_rows(self, before: LineOrder) -> None:
+        if self.sight.rows is not before:
+            self.screen.clear_selection()
+        self.repaint()
+
+    def on_mount(self) -> None:
+        """Begin with what is there."""
+        self._run_search_step()
+        self.set_timer(READ, self.mark_loaded)
+
+    def mark_loaded(self) -> None:
+        """Take it that whatever there is has come."""
+        self._was_waited_for = True
+        self.report_state()
+
+    # what the view says of itself
+
+    def show_note(self, note: str) -> None:
+        """Have a note shown for a while."""
+        self._note = sanitize_line(note)
+        if self._note_timer is not None:
+            self._note_timer.stop()
+        self._note_timer = self.set_timer(NOTED, self._clear_note)
+        self.report_state()
+
+    def _clear_note(self) -> None:
+        self._note = self._note_timer = None
+        self.report_state()
+
+    def report_state(self) -> None:
+        sight, found = self.sight, self.sight.found
+        state = LogViewState(
+            is_following=self.is_following,
+            new=self.place.new_lines(),
+            total=len(self.book.spool),
+            hidden=self.book.omitted if self.book.spool.first == 0 else 0,
+            shown=len(sight.rows),
+            find=sight.sought,
+            found=None if found is None else len(found),
+            at=self.place.match_index(),
+            finding=sight.finding,
+            only=sight.only,
+            narrowing=sight.filter_progress,
+            fault=sight.fault,
+            is_wrapped=self.place.layout.is_wrapped,
+            has_times=self.painter.has_times,
+            has_numbers=self.painter.has_numbers,
+            left=self.place.left,
+            sources=len(self.book.sources),
+            source=None if sight.source is None else self.book.sources[sight.source],
+            trouble=self.book.spool.write_error,
+            note=self._note,
+            was_waited_for=self._was_waited_for,
+        )
+        if state != self.state:
+            self.state = state
+            self.post_message(self.Changed(self, state))
+
+    # selecting and copying
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """Return what is selected, as far as a clipboard takes it."""
+        text, is_whole = log_copy.extract_selected_text(self.place.layout, selection)
+        if not is_whole:
+            self.show_note("more than a clipboard takes; ctrl+s saves all shown lines to a file")
+        return text, "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        """Hold still while somebody selects."""
+        if selection is not None:
+            self.pause()
+        self.refresh()
+
+    def action_copy(self) -> None:
+        """Copy the selection; without one the current line; without that what is on the screen."""
+        if selected := self.screen.get_selected_text():
+            self._copy(selected, selected.count("\n") + 1)
+            return
+        lines = {row.serial: row.line for row in self.place.page()}.values()
+        chosen = [line for line in lines if line.key == self.place.current] or list(lines)
+        self._copy("\n".join(line.text for line in chosen), len(chosen))
+
+    def _copy(self, text: str, count: int) -> None:
+        if len(text.encode()) > log_copy.CLIPBOARD:
+            self.show_note("that is more than a clipboard takes; ctrl+s saves all shown lines to a file")
+            return
+        self.app.copy_to_clipboard(text)
+        self.show_note(f"{count:,} {'line' if count == 1 else 'lines'} copied")
+
+    def save(self, path: Path) -> None:
+        """Write the shown lines to a new file of mode 0600, in the background; a note says where they are."""
+
+        async def work() -> None:
+            words = await log_copy.save_lines(self.book, self.sight.rows, path)
+            self.show_note(words)
+            self.post_message(LogView.Saved(words))
+
+        self.run_worker(work(), group="save", exclusive=True)
+
+    # keys
+
+    def on_key(self, event: KeyPress) -> None:
+        """Let whoever is around the view have a key first."""
+        if self.key_filter is not None and self.key_filter(event):
+            event.prevent_default().stop()
+
+    def action_follow(self) -> None:
+        """Follow or pause."""
+        (self.pause if self.is_following else self.follow)()
+
+    def action_next_match(self, backwards: bool = False) -> None:
+        """Go to the next match, round the end of the log if need be; without a search to the next proof of a verdict."""
+        self.seek.go_to_match(backwards=backwards)
+        self._run_search_step()
+        self.repaint()
+
+    def action_next_mark(self, backwards: bool = False) -> None:
+        """Go to the next ready line or failure."""
+        self.seek.go_to_marker(backwards=backwards)
+        self._run_search_step()
+
+    def action_first_error(self) -> None:
+        """Go to the first error of the shown lines."""
+        self.seek.first_error()
+        self._run_search_step()
+
+    def action_back(self) -> None:
+        """Go to where the last minute of the log begins; each time more further back, then to its first line."""
+        if self.is_following:
+            self._backs = 0
+        if self._backs < len(BACK):
+            self.seek.go_back_seconds(BACK[self._backs])
+        else:
+            self.place.scroll_to_position((0, 0))
+            self.show_note("the first line that is kept")
+        self._backs = (self._backs + 1) % (len(BACK) + 1)
+        self.repaint()
+
+    def action_wrap(self) -> None:
+        """Wrap long lines, or not."""
+        self.place.wrap()
+        self.repaint()
+
+    def action_times(self) -> None:
+        """Show the time of each line, or not."""
+        self.painter.has_times = not self.painter.has_times
+        self.resized()
+
+    def action_numbers(self) -> None:
+        """Show the number of each line in its own log, as verdicts have it, or not."""
+        self.painter.has_numbers = not self.painter.has_numbers
+        self.resized()
+
+    def action_source(self) -> None:
+        """Show all sources merged, then each alone."""
+        if len(self.book.sources) == 1:
+            self.show_note("this is one log; M shows others beside it")
+            return
+        source = self.sight.source
+        after = 0 if source is None else source + 1
+        self.show_source(after if after < len(self.book.sources) else None)
+
+    def action_clear(self) -> None:
+        """End the search, then the filter; with neither the key is somebody else's."""
+        if self.text_selection is not None:
+            self.screen.clear_selection()
+        elif self.sight.sought:
+            self.place.current = None
+            self.set_search("")
+        elif self.sight.only:
+            self.set_filter("")
+        else:
+            raise SkipAction

@@ -1,0 +1,141 @@
+"""A profile in the operator's editor, checked on return; a shipped one is copied to the operator's own first."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparkctl.engines.lint.model import LintSeverity
+from sparkctl.errors import SparkctlError
+from sparkctl.files import read_regular
+from sparkctl.profiles.library import ProfileLibrary
+from sparkctl.tui.editor import open_editor
+
+if TYPE_CHECKING:
+    from sparkctl.profiles.profile_lint import Diagnostic, LintResult
+    from sparkctl.tui.app import PanelApp
+
+_TOLD = 2  # findings in the corner; the profiles' screen has them all
+
+
+async def edit_profile(panel: PanelApp, name: str, field: str | None = None) -> None:
+    """Let a profile be edited, where it is broken at its first error, and say what is wrong with it then.
+
+    ``field``: where the editor begins in one that is whole, as ``args.mem-fraction-static``.
+    """
+    library = ProfileLibrary()
+    try:
+        path, copied = await asyncio.to_thread(library.get_or_copy_user_file, name)
+        before = read_regular(path, 1 << 20)
+        errors = (await asyncio.to_thread(_lint_file, library, path)).of(LintSeverity.ERROR)
+        line, column = next(
+            ((at.line, at.column) for at in (one.place for one in errors) if at.file == str(path)), (None, None)
+        )
+        status = 0
+        try:
+            if line is None:
+                line = await asyncio.to_thread(_find_field_line, path, field)
+            status = await open_editor(panel, path, line, column)
+        finally:
+            same = path.exists() and read_regular(path, 1 << 20) == before
+            if copied and same:
+                path.unlink()
+        ended = [f"the editor ended with {_status(status)}"] if status else []
+        if not path.exists() and not copied:
+            panel.show_toast("\n".join([*ended, f"{name}: {path} is gone"]), severity="warning")
+            return
+        checked = await asyncio.to_thread(_lint_file, library, path)
+        _show_edit_result(panel, name, path, checked, ended, copied=copied, same=same)
+    except SparkctlError as error:
+        panel.show_toast(error.message + (f"\n{error.hint}" if error.hint else ""), severity="error")
+    except OSError as error:
+        panel.show_toast(f"{error.filename or name}: {error.strerror or error}", severity="error")
+
+
+async def fix_profile(panel: PanelApp, name: str) -> None:
+    """Do what `profiles check --fix` does, and say what was done; of a shipped one in a copy of the operator's own."""
+
+    def work() -> tuple[Path, bool, tuple[Diagnostic, ...], LintResult]:
+        from sparkctl.profiles.mend import apply_lint_fixes
+
+        library = ProfileLibrary()
+        path, copied = library.get_or_copy_user_file(name)
+        done: tuple[Diagnostic, ...] = ()
+        try:
+            done = apply_lint_fixes(path, _lint_file(library, path).diagnostics)
+        finally:
+            if copied and not done:
+                path.unlink()
+        return path, copied, done, _lint_file(library, path)
+
+    try:
+        path, copied, done, checked = await asyncio.to_thread(work)
+    except SparkctlError as error:
+        panel.show_toast(error.message + (f"\n{error.hint}" if error.hint else ""), severity="error")
+    except OSError as error:
+        panel.show_toast(f"{error.filename or name}: {error.strerror or error}", severity="error")
+    else:
+        from sparkctl.views.profiles.lint_lines import summarize_lint
+
+        if not done:
+            panel.show_toast(f"{name}: nothing here can be mended safely; e edits it")
+            return
+        where = [f"yours now goes before the shipped one: {path}"] if copied else []
+        panel.show_toast(
+            "\n".join([*(f"mended: {one.message}" for one in done), f"{name}: {summarize_lint(checked)}", *where])
+        )
+
+
+def _show_edit_result(
+    panel: PanelApp, name: str, path: Path, checked: LintResult, ended: Sequence[str], *, copied: bool, same: bool
+) -> None:
+    """Say how the editor ended where it failed, and what `profiles check` would: the sum, and the worst of what it found."""
+    from sparkctl.views.profiles.lint_lines import summarize_lint
+
+    mine = [f"yours now goes before the shipped one: {path}"] if copied and not same else []
+    if same and not checked.of(LintSeverity.ERROR):
+        unchanged = f"{name}: nothing was changed" + (", the shipped one stays" if copied else "")
+        panel.show_toast("\n".join([*ended, unchanged]), severity="warning" if ended else "information")
+        return
+    worst = [*checked.of(LintSeverity.ERROR), *checked.of(LintSeverity.WARNING)][:_TOLD]
+    severity = (
+        ("warning" if ended else "information")
+        if not worst
+        else "error"
+        if worst[0].level is LintSeverity.ERROR
+        else "warning"
+    )
+    panel.show_toast(
+        "\n".join([*ended, f"{name}: {summarize_lint(checked)}", *map(str, worst), *mine]), severity=severity
+    )
+
+
+def _status(status: int) -> str:
+    return f"exit {status}" if status > 0 else signal.Signals(-status).name
+
+
+def _lint_file(library: ProfileLibrary, path: Path) -> LintResult:
+    """Return what is to be said of a file that is edited; nothing of one that is no longer there."""
+    from sparkctl.profiles import profile_lint
+
+    return profile_lint.lint_profile_file(library, path) if path.exists() else profile_lint.LintResult(path, ())
+
+
+def _find_field_line(path: Path, field: str | None) -> int | None:
+    """Return the line of a field, or of the part of its name that the file has; None where it has none of it."""
+    from sparkctl.profiles.yaml_reader import read_yaml
+
+    try:
+        item = read_yaml(path).root
+    except SparkctlError:
+        return None  # what is wrong with it is told when it was edited
+    line = None
+    for name in (field or "").split("."):
+        entry = item.entries.get(name)
+        if entry is None:
+            break
+        item, line = entry.item, entry.place.line
+    return line

@@ -1,0 +1,134 @@
+"""What was done from here: every start, stop and switch, how it went, and what had changed since it last worked."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import BindingType
+
+from sparkctl.commands.actions import HISTORY, Action, ActionContext
+from sparkctl.logs import filter_pattern
+from sparkctl.tui.screens.base import build_bindings
+from sparkctl.tui.screens.list_screen import ListScreen
+from sparkctl.views.history_page import HistoryScreenModel, OperationDetail, render_history_page
+
+if TYPE_CHECKING:
+    from sparkctl.history.model import OperationRecord
+    from sparkctl.history.operation_history import OperationHistory as Store
+
+_EVERY = 3.0  # seconds between two looks whether there is more
+_MOST = 200
+
+
+def create_history_screen(now: ActionContext) -> HistoryScreen:
+    """Return the screen; of the profile that is selected, where one is."""
+    return HistoryScreen(now.profile or "")
+
+
+class HistoryScreen(ListScreen[int]):
+    """The files are read beside the loop."""
+
+    SCREEN_ID = HISTORY
+    BINDINGS: ClassVar[list[BindingType]] = build_bindings(HISTORY)
+
+    def __init__(self, profile: str = "", chosen: int | None = None) -> None:
+        super().__init__()
+        self._typed, self._selected_key = profile, chosen
+        self._operations: tuple[OperationRecord, ...] | None = None
+        self._told: OperationDetail | None = None
+        self._trouble: str | None = None
+        self._reading: int | None = None  # of which all is being read
+
+    @property
+    def breadcrumb(self) -> str:
+        """The screen's name."""
+        return "history"
+
+    def set_filter(self, profile: str, chosen: int | None) -> None:
+        """Show what was done with a profile, or one operation."""
+        self._typed, self._selected_key, self._scroll_offset = profile, chosen, 0
+        self.repaint()
+
+    def on_mount(self) -> None:
+        """Read now, and look for more."""
+        self.panel.spawn_dialog_task(self._read())
+        self.set_interval(_EVERY, lambda: self.panel.spawn(self._read()))
+
+    def selected(self, now: ActionContext) -> ActionContext:
+        """Return the situation with the selected operation's instance, where it was done."""
+        one = self._build_model().selected
+        if one is None:
+            return now
+        node = one.nodes[0] if one.nodes and one.nodes[0] in now.names else now.node
+        return replace(now, node=node, instance=one.instance or one.profile, profile=one.profile, remedy=one.command)
+
+    def paint_body(self) -> None:
+        """Paint, and have the selected one read."""
+        past = self._build_model()
+        self.show(render_history_page(past, *self.surface_size(self.sheet)))
+        one = past.selected
+        if one is not None and self._reading != one.id and (self._told is None or self._told.operation != one):
+            self._reading = one.id
+            self.panel.spawn(self._read_one(one))
+
+    def _build_model(self) -> HistoryScreenModel:
+        return HistoryScreenModel(
+            self._operations,
+            self._selected_key,
+            self._told,
+            self._trouble,
+            filter_pattern.parse_filter(self._typed),
+            self._scroll_offset,
+            self.panel.ascii_only,
+        )
+
+    def list_keys(self) -> tuple[tuple[int, ...], int | None]:
+        """Return the numbers of the operations and of the selected one."""
+        past = self._build_model()
+        one = past.selected
+        return tuple(each.id for each in past.shown), None if one is None else one.id
+
+    def do_copy(self, _: Action) -> None:
+        """Copy the command that does the same again."""
+        one = self._build_model().selected
+        if one is not None and one.command is not None:
+            self.panel.copy_text(one.command, one.command)
+        else:
+            self.panel.show_toast("no command is kept of this one")
+
+    # --- what is read beside ---
+
+    async def _read(self) -> None:
+        await self.panel.room_made.wait()
+        if self.panel.room is None:
+            return
+        store = self.panel.room.context.history
+        found, word = await asyncio.to_thread(_load_operations, store)
+        self._trouble = word or self._trouble
+        if found != self._operations:
+            if self._selected_key is None and self._operations and (one := self._build_model().selected) is not None:
+                self._selected_key = one.id  # what is looked at stays, whatever comes above it
+            self._operations = found
+            if self.is_attached:
+                self.repaint()
+
+    async def _read_one(self, one: OperationRecord) -> None:
+        assert self.panel.room is not None
+        told = await asyncio.to_thread(_load_operation_detail, self.panel.room.context.history, one)
+        if self._reading == one.id:
+            self._told, self._reading = told, None
+        if self.is_attached:
+            self.repaint()
+
+
+def _load_operations(store: Store) -> tuple[tuple[OperationRecord, ...], str | None]:
+    return store.operations(most=_MOST), store.take_warning()
+
+
+def _load_operation_detail(store: Store, one: OperationRecord) -> OperationDetail:
+    from sparkctl.history.start_diff import diff_starts
+
+    worked = store.find_last_good_start(one)
+    return OperationDetail(one, worked, None if worked is None else diff_starts(worked, one))

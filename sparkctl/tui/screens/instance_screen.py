@@ -1,0 +1,296 @@
+"""One instance: what it does, what it holds, what it runs with, what it just said; and why, when it failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from textual.binding import BindingType
+from textual.widget import Widget
+
+from sparkctl.commands.actions import INSTANCE, Action, ActionContext, ActionId
+from sparkctl.commands.start.launched import ContainerLaunch, read_container_launch
+from sparkctl.engines.line_preparer import split_carriage_returns
+from sparkctl.errors import DockerError, NodeError
+from sparkctl.logs.log_subscription import LogConsumer, LogSubscription
+from sparkctl.model.events import CommandEnded
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.json_codec import redact_launch_plan
+from sparkctl.model.log_line import LogLine
+from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.tui.at_hand import edit_selected_profile
+from sparkctl.tui.controller import PanelController
+from sparkctl.tui.key_hints import format_key
+from sparkctl.tui.screens.base import PanelScreen, build_bindings
+from sparkctl.tui.screens.read_on import ScrollScreen, ScrollSurface
+from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.views.instance_rows import (
+    evidence_line,
+    format_profile_field,
+    format_verdict_for_copy,
+    render_launched_plan,
+)
+from sparkctl.views.instance_view import InstanceScreenModel, render_instance_page
+from sparkctl.views.text.styled_text import TextRow, TextStyle
+
+_TAIL = 60  # lines
+
+
+def create_instance_screen(now: ActionContext) -> PanelScreen:
+    """Return the screen for the selected instance."""
+    assert now.node is not None
+    assert now.instance is not None
+    return InstanceScreen(now.node, now.instance)
+
+
+class InstanceScreen(ScrollScreen):
+    """Stays with its instance, also when that is gone. Its plan is read back once for each container."""
+
+    SCREEN_ID = INSTANCE
+    BINDINGS: ClassVar[list[BindingType]] = build_bindings(INSTANCE)
+
+    def __init__(self, node: NodeName, instance: str) -> None:
+        super().__init__()
+        self._node, self._instance = node, instance
+        self._lines: deque[str] = deque(maxlen=_TAIL)
+        self._is_old = False
+        self._trouble: str | None = None
+        self._feed: LogSubscription | None = None
+        self._read: str | None = None  # the container whose plan was asked for
+        self._reading: asyncio.Task[None] | None = None
+        self._run: ContainerLaunch | None = None
+        self._run_trouble: str | None = None
+        self._judged: str | None = None  # the container of which it was asked why it ended
+        self._judging: asyncio.Task[None] | None = None
+        self._judge_trouble: str | None = None
+        self._further = 0  # rows of it that were read already
+
+    @property
+    def breadcrumb(self) -> str:
+        """Which instance this is."""
+        return f"{self._node} › {self._instance}"
+
+    def selected(self, now: ActionContext) -> ActionContext:
+        """This instance, whatever is selected on the overview."""
+        end = self._start_result()
+        verdict = None if end is None else end.verdict
+        return replace(
+            now, node=self._node, instance=self._instance, has_verdict=end is not None,
+            proof=None if verdict is None else evidence_line(verdict), has_change=bool(verdict and verdict.edit),
+        )  # fmt: skip
+
+    def _start_result(self) -> CommandEnded | None:
+        room = self.panel.room
+        return None if room is None else room.failure(self._node, self._instance)
+
+    def body(self) -> Widget:
+        """Return the one sheet."""
+        return ScrollSurface(self.panel.tones, id="instance")
+
+    def on_screen_resume(self) -> None:
+        """Read the end of the log while it is seen."""
+        if self._feed is None and (room := self.panel.room) is not None:
+            reader = LogConsumer(self._begin, self._take, self._tell, is_to_wait=self.panel.keyboard.has_pending_key)
+            self._feed = LogSubscription(room, self._node, self._instance, reader, tail=_TAIL)
+
+    def on_screen_suspend(self) -> None:
+        """Let the log be: behind another screen nobody reads it."""
+        self._end_reading()
+
+    def _end_reading(self) -> None:
+        if self._feed is not None:
+            self._feed.close()
+            self._feed = None
+
+    def on_unmount(self) -> None:
+        """End reading."""
+        self._end_reading()
+        for task in (self._reading, self._judging):
+            if task is not None:
+                task.cancel()
+
+    def paint_body(self) -> None:
+        """Paint what is known now."""
+        sheet, scene = self.query_one("#instance", TextSurface), self._build_model()
+        wide, high = sheet.size
+        if not wide or not high:
+            wide, high = self.size.width, self.size.height - 2
+        if scene is None:
+            sheet.set_rows(())
+            return
+        page = render_instance_page(scene, wide, high, self._further)
+        self._further = page.further
+        sheet.set_rows(page.rows)
+
+    def _build_model(self) -> InstanceScreenModel | None:
+        room = self.panel.room
+        if room is None or self._node not in room.bridge.store.nodes:
+            return None
+        store, seen = room.bridge.store, room.glance(self._node, self._instance)
+        one = room.instance(self._node, self._instance)
+        if one is not None and one.container_id not in (None, self._read):
+            self._read_plan(room, str(one.container_id))
+        self._diagnose_exit(room, one)
+        run = self._run or _find_pending_plan(room, self._node, self._instance)
+        end = self._start_result()
+        return InstanceScreenModel(
+            seen, self._instance, one, store.get_startup_timeline(self._node, self._instance), end, run,
+            self._run_trouble or _why_no_plan(room), tuple(self._lines), self._trouble, self.panel.ascii_only,
+            self._remedies(end, run), self._judge_trouble, room.warnings(self._node, self._instance), self._accepts(),
+        )  # fmt: skip
+
+    def _remedies(self, end: CommandEnded | None, run: ContainerLaunch | None) -> tuple[tuple[str, str], ...]:
+        """Return the keys that may mend a failure, of those that mean something now."""
+        now = self.panel.build_action_context()
+        field = None if end is None or end.verdict is None else end.verdict.field
+        words = {
+            ActionId.EDIT_ITS: "edit " + format_profile_field(field, run) if field else "edit its profile",
+            ActionId.RESTART: "restart as it was", ActionId.UP: "another profile",
+        }  # fmt: skip
+        there = {one.id: one for one in self.actions if one.id in words and one.why_not(now) is None}
+        return tuple(
+            (format_key(there[name].keys[0], self.panel.ascii_only), does)
+            for name, does in words.items()
+            if name in there
+        )
+
+    def _accepts(self) -> str | None:
+        """Return the key that does what the verdict proposes, where it can be done."""
+        now = self.panel.build_action_context()
+        accept = next((one for one in self.actions if one.id is ActionId.ACCEPT and one.why_not(now) is None), None)
+        return None if accept is None else format_key(accept.keys[0], self.panel.ascii_only)
+
+    def _diagnose_exit(self, room: PanelController, one: InstanceView | None) -> None:
+        """Ask once, of a failure that was not watched here, why it ended."""
+        if one is None or one.phase is not Phase.FAILED or not one.ours or one.container_id in (None, self._judged):
+            return
+        node = room.supervisor.node(self._node)
+        if (
+            node is None
+            or self._start_result() is not None
+            or room.bridge.store.view(self._node).state is not NodeState.OK
+        ):
+            return
+        self._judged = one.container_id
+        self._judge_trouble = "why it failed is being read from its log ..."
+        self._judging = self.panel.spawn(self._start_exit_diagnosis(room, node, str(one.container_id)))
+
+    async def _start_exit_diagnosis(self, room: PanelController, node: Node, container: str) -> None:
+        from sparkctl.commands.inquest import diagnose_exit
+
+        try:
+            end = await diagnose_exit(room.non_interactive_context, node, container, self.panel.sparks)
+        except (NodeError, DockerError) as error:
+            self._judge_trouble = f"why it failed could not be read: {error.message}"
+            self._judged = None if isinstance(error, NodeError) else container  # a node may answer later
+        else:
+            self._judge_trouble = None if end is not None else "its log gives no verdict"
+            if end is not None:
+                room.bridge.set_start_result(end)
+        room.bridge.schedule_repaint()
+
+    def do_restart(self, one: Action) -> None:
+        """Start it once more, when the operator has said yes."""
+        assert one.words is not None
+        self.panel.orders.confirm_and_run(one, one.words(self.panel.build_action_context()))
+
+    def handle_apply_remedy(self, _: Action) -> None:
+        """Show the change that the verdict proposes, and do it when the operator has said how."""
+        from sparkctl.tui.dialogs.apply_remedy import ask_to_apply_remedy
+
+        end, one = self._start_result(), self.panel.build_action_context().selected
+        if end is not None and end.verdict is not None and end.verdict.edit is not None:
+            profile = self._instance if one is None or one.profile is None else one.profile
+            verdict = end.verdict
+            self.panel.spawn_dialog_task(
+                ask_to_apply_remedy(self.panel, profile, self._node, end.verdict.edit, verdict.again)
+            )
+
+    def do_edit_its(self, _: Action) -> None:
+        """Open its profile in the editor, at the field that the verdict names."""
+        end = self._start_result()
+        edit_selected_profile(self.panel, None if end is None or end.verdict is None else end.verdict.field)
+
+    def do_copy_verdict(self, _: Action) -> None:
+        """Copy why it failed, as a message to somebody else; of one that did not, where it answers."""
+        one = self.panel.build_action_context().selected
+        if (end := self._start_result()) is not None:
+            self.panel.copy_text(format_verdict_for_copy(end), "the verdict")
+        elif one is not None and one.endpoint is not None:
+            self.panel.copy_text(one.endpoint, one.endpoint)
+
+    def do_plan(self, _: Action) -> None:
+        """Show all of what it runs with."""
+        from sparkctl.tui.dialogs.base import TextDialog as Page
+
+        scene = self._build_model()
+        if scene is None or scene.run is None:
+            self.panel.show_toast((scene and scene.run_trouble) or "what it runs with is still being read")
+            return
+        rows: list[TextRow] = [(), *render_launched_plan(scene.run, min(110, self.size.width - 10)), ()]
+        self.panel.push_screen(Page(f"{self._instance} on {self._node} runs with", rows, TextStyle.ACCENT))
+
+    def scroll_rows(self, by: int) -> None:
+        """Read on, or back."""
+        self._further = max(0, self._further + by)
+        self.repaint()
+
+    # --- what is read beside ---
+
+    def _read_plan(self, room: PanelController, container: str) -> None:
+        node = room.supervisor.node(self._node)
+        if node is None:
+            return
+        self._read = container
+        if self._reading is not None:
+            self._reading.cancel()
+        self._reading = self.panel.spawn(self._look(room, node, container))
+
+    async def _look(self, room: PanelController, node: Node, container: str) -> None:
+        try:
+            self._run, self._run_trouble = (
+                await read_container_launch(room.non_interactive_context, node, container),
+                None,
+            )
+        except (NodeError, DockerError) as error:
+            self._run, self._run_trouble = None, f"not known: {error.message}"
+            self._read = None if isinstance(error, NodeError) else container  # a node may answer later
+        room.remember_ready(self._node, self._instance, self._run)
+        room.bridge.schedule_repaint()
+
+    def _begin(self) -> None:
+        self._is_old = True  # what was said before stands until there is something newer
+        if self.panel.setup.recording is not None:  # but for a recording that goes back: it was said later
+            self._lines.clear()
+
+    def _take(self, lines: Sequence[LogLine]) -> None:
+        if self._is_old:
+            self._lines.clear()
+            self._is_old = False
+        for line in lines[-_TAIL:]:
+            text = split_carriage_returns(line.text)[-1]
+            if text.strip():
+                self._lines.append(text)
+        self._changed()
+
+    def _tell(self, words: str | None) -> None:
+        self._trouble = words
+        self._changed()
+
+    def _changed(self) -> None:
+        if (room := self.panel.room) is not None:
+            room.bridge.schedule_repaint()
+
+
+def _find_pending_plan(room: PanelController, node: NodeName, instance: str) -> ContainerLaunch | None:
+    """Return the plan of a start that is watched here, while there is no container to ask."""
+    plan = room.bridge.store.plan(node, instance)
+    return None if plan is None else ContainerLaunch(redact_launch_plan(plan), plan.ready, None)
+
+
+def _why_no_plan(room: PanelController) -> str | None:
+    return "this recording does not hold it" if room.is_replaying else None

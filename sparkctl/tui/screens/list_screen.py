@@ -1,0 +1,185 @@
+"""A screen of a list: one is selected, and what is told of it stands below and can be read on."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Generic, TypeVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widget import Widget
+
+from sparkctl.commands.actions import Action, ActionRole
+from sparkctl.tui.screens.base import PanelScreen
+from sparkctl.tui.widgets.search_prompt import PromptMode, SearchPrompt
+from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.views.text.scrolled import ScrollPage
+
+_PAGE = 5
+_NOTCH = 2  # rows for a notch of the wheel
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+
+class _ListSurface(TextSurface):
+    """A click selects, and twice it is enter; the wheel goes on in the list, or in what is told below it."""
+
+    def on_click(self, event: events.Click) -> None:
+        """Select what is under the pointer."""
+        screen = self.screen
+        assert isinstance(screen, ListScreen)
+        screen.select_at(event.x, event.y, twice=event.chain > 1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Go on."""
+        self._wheel(event, 1)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Go back."""
+        self._wheel(event, -1)
+
+    def _wheel(self, event: events.MouseEvent, by: int) -> None:
+        screen = self.screen
+        assert isinstance(screen, ListScreen)
+        event.stop()
+        screen.wheel(event.y, by)
+
+
+class _ListBody(Vertical):
+    """The sheet, and the line in which a filter is typed."""
+
+    DEFAULT_CSS = """
+    _ListBody > #list { height: 1fr; }
+    _ListBody > SearchPrompt { display: none; }
+    _ListBody > SearchPrompt.-open { display: block; }
+    """
+
+    def compose(self) -> ComposeResult:
+        screen = self.screen
+        assert isinstance(screen, PanelScreen)
+        yield _ListSurface(screen.panel.tones, id="list")
+        yield SearchPrompt()
+
+
+class ListScreen(PanelScreen, Generic[KeyT]):
+    """Subclasses give `listed`; ``_chosen`` is the key that was selected by hand, ``_further`` how far was read, and
+    ``_typed`` the filter."""
+
+    AUTO_FOCUS = ""  # the filter's line is there, but not open
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._selected_key: KeyT | None = None
+        self._scroll_offset = 0
+        self._typed = ""
+        self._page = ScrollPage(())
+
+    def body(self) -> Widget:
+        """Return the list with the selected one below it."""
+        return _ListBody()
+
+    @property
+    def sheet(self) -> TextSurface:
+        """What the list is painted on."""
+        return self.query_one("#list", TextSurface)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Fit, once the sheet has its new size."""
+        super().on_resize(event)
+        self.call_after_refresh(self.repaint)
+
+    def show(self, page: ScrollPage) -> None:
+        """Show a page."""
+        self._page, self._scroll_offset = page, page.further
+        self.sheet.set_rows(page.rows)
+
+    def select_at(self, x: int, y: int, *, twice: bool) -> None:
+        """Select what stands there; twice does what enter does."""
+        entry, (keys, _) = self._page.entry(y), self.list_keys()
+        if entry is not None and entry < len(keys):
+            self._selected_key, self._scroll_offset = keys[entry], 0
+            self.repaint()
+            if (
+                twice
+                and (take := next((one for one in self.actions if one.sense is ActionRole.TAKE), None)) is not None
+            ):
+                self.panel.perform_action(take.id)
+        elif y == self._page.top - 1:
+            self.on_header_click(x)
+
+    def on_header_click(self, x: int) -> None:
+        """Do what a click on the line above the list does."""
+
+    def wheel(self, y: int, by: int) -> None:
+        """Go on in the list, or below it in what is told of the selected one."""
+        if y < self._page.top + len(self._page.entries):
+            self._step(by)
+        else:
+            self._scroll(by * _NOTCH)
+
+    def list_keys(self) -> tuple[Sequence[KeyT], KeyT | None]:
+        """Return the keys as they stand, and the selected one; None where there is none."""
+        raise NotImplementedError
+
+    def surface_size(self, sheet: Widget) -> tuple[int, int]:
+        """Return width and height of the list's sheet, also before it has been laid out."""
+        wide, high = sheet.size
+        return (wide, high) if wide and high else (self.size.width, self.size.height - 2)
+
+    def do_lower(self, _: Action) -> None:
+        """Select the next one."""
+        self._step(1)
+
+    def do_upper(self, _: Action) -> None:
+        """Select the one before."""
+        self._step(-1)
+
+    def do_first(self, _: Action) -> None:
+        """Select the first one."""
+        self._step(-len(self.list_keys()[0]))
+
+    def do_last(self, _: Action) -> None:
+        """Select the last one."""
+        self._step(len(self.list_keys()[0]))
+
+    def do_further(self, _: Action) -> None:
+        """Read on."""
+        self._scroll(_PAGE)
+
+    def do_nearer(self, _: Action) -> None:
+        """Read what was above."""
+        self._scroll(-_PAGE)
+
+    def do_filter(self, _: Action) -> None:
+        """Let a filter be typed."""
+        self.query_one(SearchPrompt).open_prompt(PromptMode.ONLY, self._typed)
+
+    def do_back(self, _: Action) -> None:
+        """Drop the filter; without one, leave."""
+        if self._typed:
+            self._filter("")
+        else:
+            self.panel.pop_screen()
+
+    @on(SearchPrompt.Typed)
+    def _is_typed(self, event: SearchPrompt.Typed) -> None:
+        self._filter(event.text)
+
+    @on(SearchPrompt.Closed)
+    def _was_typed(self, event: SearchPrompt.Closed) -> None:
+        self._filter(event.text)
+
+    def _filter(self, text: str) -> None:
+        self._typed, self._scroll_offset = text, 0
+        self.call_after_refresh(self.repaint)
+
+    def _step(self, by: int) -> None:
+        keys, selected = self.list_keys()
+        if selected is not None:
+            self._selected_key = keys[max(0, min(len(keys) - 1, keys.index(selected) + by))]
+            self._scroll_offset = 0
+            self.repaint()
+
+    def _scroll(self, by: int) -> None:
+        self._scroll_offset = max(0, self._scroll_offset + by)
+        self.repaint()

@@ -1,0 +1,347 @@
+"""The log of an instance, all of it, followed until somebody wants to read; of all its parts, and of others beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.widget import Widget
+
+from sparkctl.commands.actions import LOGS, Action, ActionContext, ActionId
+from sparkctl.logs.buffer import LogBuffer
+from sparkctl.logs.line_classifier import LineClassifier
+from sparkctl.logs.log_subscription import LogConsumer, LogSubscription
+from sparkctl.model.finding import Severity
+from sparkctl.model.log_line import LogLine
+from sparkctl.model.node import NodeName
+from sparkctl.tui.log_viewer.log_pane import LogPane
+from sparkctl.tui.log_viewer.log_view import LogView
+from sparkctl.tui.screens.base import PanelScreen, build_bindings
+from sparkctl.tui.screens.log_sources import (
+    LogScope,
+    LogSource,
+    describe_clock_skew,
+    format_log_title,
+    label_log_sources,
+    list_log_sources,
+)
+from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.views.instance_rows import evidence_line, evidence_lines, format_log_status
+from sparkctl.views.text.state_symbols import state_symbol
+from sparkctl.views.text.styled_text import Span, TextStyle, make_row
+
+if TYPE_CHECKING:
+    from sparkctl.engines.base import Engine
+    from sparkctl.logs.log_archive import SavedLog
+    from sparkctl.tui.controller import PanelController
+
+_MOST_MATTER = 3  # rows of what is the matter
+_NOT_HERE = (ActionId.PAUSE,)  # space turns a page here
+
+
+def create_log_screen(now: ActionContext) -> PanelScreen:
+    """Return the screen for the selected instance."""
+    assert now.node is not None
+    assert now.instance is not None
+    return LogScreen(now.node, now.instance)
+
+
+class LogScreen(PanelScreen):
+    """Opens at the line that proves a verdict where there is one."""
+
+    SCREEN_ID = LOGS
+    BINDINGS: ClassVar[list[BindingType]] = build_bindings(LOGS)
+    CSS = """
+    LogScreen .body > #trouble { height: 1; display: none; }
+    LogScreen .body > #trouble.-said { display: block; }
+    """
+
+    def __init__(self, node: NodeName, instance: str) -> None:
+        super().__init__()
+        self._node, self._instance = node, instance
+        self._chosen = LogSource(node, instance)
+        self._scope = LogScope.INSTANCE
+        self._sources: tuple[LogSource, ...] = ()
+        self._earlier = 0  # which of its saved logs is shown, the newest being 1; 0: the live one
+        self._pane: LogPane | None = None
+        self._feeds: list[LogSubscription] = []
+        self._wanted: int | None = None  # a line to go to when it comes
+        self._proofs: tuple[int, ...] = ()  # all that prove what it is
+        self._troubles: dict[LogSource, str] = {}
+
+    @property
+    def breadcrumb(self) -> str:
+        """Which log this is."""
+        if self._earlier:
+            return f"{self._node} › {self._instance} › earlier log"
+        return format_log_title(self._scope, self._sources, self._chosen)
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """What can be done here."""
+        return tuple(one for one in super().actions if one.id not in _NOT_HERE)
+
+    def selected(self, now: ActionContext) -> ActionContext:
+        """The instance whose log this is."""
+        return replace(now, node=self._node, instance=self._instance)
+
+    def body(self) -> Widget:
+        """Return what is said about the log, and the log."""
+        return Vertical(TextSurface(self.panel.tones, id="trouble"), id="log")
+
+    def on_mount(self) -> None:
+        """Begin to read."""
+        room = self.panel.room
+        if room is None:
+            return
+        end = room.failure(self._node, self._instance)
+        if end is not None and end.verdict is not None:
+            self._wanted, self._proofs = evidence_line(end.verdict), evidence_lines(end.verdict)
+        self._read()
+
+    def on_unmount(self) -> None:
+        """End reading, and give the disk space back."""
+        self._end_reading()
+        if self._pane is not None:
+            self._pane.view.book.close()
+
+    def paint_body(self) -> None:
+        """Say what is the matter with the log; the log paints itself."""
+        self._look_for_more()
+        sheet, words = self.query_one("#trouble", TextSurface), self._show_status()
+        sheet.set_class(words is not None, "-said")
+        if words is not None:
+            sign = state_symbol(Severity.WARNING, self.panel.ascii_only)
+            lines = format_log_status(words, self.size.width - 4)[:_MOST_MATTER]
+            sheet.styles.height = len(lines)
+            head = make_row(" ", Span(f"{sign} ", TextStyle.ATTENTION))
+            sheet.set_rows(
+                tuple(
+                    make_row(*(head if not at else "   "), Span(line, TextStyle.VALUE)) for at, line in enumerate(lines)
+                )
+            )
+
+    def _show_status(self) -> str | None:
+        """Return what is to be said about these logs: what keeps one from coming, else whose clocks they go by."""
+        room = self.panel.room
+        if self._troubles and room is not None:
+            named = zip(self._sources, label_log_sources(self._sources, room.bridge.store), strict=True)
+            told = [(name, self._troubles[one]) for one, name in named if one in self._troubles]
+            is_one = len(self._sources) == 1
+            return "; ".join(words if is_one or words.startswith(name) else f"{name}: {words}" for name, words in told)
+        return (
+            None if room is None or len(self._sources) == 1 else describe_clock_skew(room.bridge.store, self._sources)
+        )
+
+    # --- keys ---
+
+    def do_log_follow(self, _: Action) -> None:
+        """Follow, or pause."""
+        self._view(LogView.action_follow)
+
+    def do_log_find(self, _: Action) -> None:
+        """Ask what to find."""
+        self._open_subscriptions("find")
+
+    def handle_filter_log(self, _: Action) -> None:
+        """Ask which lines to show."""
+        self._open_subscriptions("only")
+
+    def do_log_next(self, _: Action) -> None:
+        """Go to the next match."""
+        self._view(LogView.action_next_match)
+
+    def do_log_previous(self, _: Action) -> None:
+        """Go to the match before."""
+        self._view(lambda view: view.action_next_match(backwards=True))
+
+    def do_log_first_error(self, _: Action) -> None:
+        """Go to the first error."""
+        self._view(LogView.action_first_error)
+
+    def do_log_next_mark(self, _: Action) -> None:
+        """Go to the next ready line or failure."""
+        self._view(LogView.action_next_mark)
+
+    def do_log_previous_mark(self, _: Action) -> None:
+        """Go to the one before."""
+        self._view(lambda view: view.action_next_mark(backwards=True))
+
+    def do_log_wrap(self, _: Action) -> None:
+        """Wrap, or not."""
+        self._view(LogView.action_wrap)
+
+    def do_log_times(self, _: Action) -> None:
+        """Show times, or not."""
+        self._view(LogView.action_times)
+
+    def do_log_numbers(self, _: Action) -> None:
+        """Show numbers, or not."""
+        self._view(LogView.action_numbers)
+
+    def do_log_back(self, _: Action) -> None:
+        """Go back in time."""
+        self._view(LogView.action_back)
+
+    def do_log_source(self, _: Action) -> None:
+        """Show all merged, or one alone."""
+        self._view(LogView.action_source)
+
+    def do_log_scope(self, _: Action) -> None:
+        """Show the logs of more instances, or of fewer again."""
+        room, scopes = self.panel.room, list(LogScope)
+        assert room is not None
+        at = scopes.index(self._scope)
+        for scope in (*scopes[at + 1 :], *scopes[:at]):
+            if set(list_log_sources(room.bridge.store, scope, self._chosen)) != set(self._sources):
+                self._earlier, self._scope = 0, scope
+                self._read()
+                self.repaint()
+                return
+        self.panel.show_toast("no other log is there now")
+
+    def do_log_earlier(self, _: Action) -> None:
+        """Show the log of the start before."""
+        if not (kept := self._kept()):
+            self.panel.show_toast(f"no log of an earlier start of {self._instance} on {self._node} is kept here")
+            return
+        self._earlier, self._scope = (self._earlier + 1) % (len(kept) + 1), LogScope.INSTANCE
+        self._read()
+        self.repaint()
+
+    def do_log_copy(self, _: Action) -> None:
+        """Copy."""
+        self._view(LogView.action_copy)
+
+    def do_log_save(self, _: Action) -> None:
+        """Save to a file."""
+        if self._pane is not None:
+            self._pane.action_save()
+
+    def on_log_view_saved(self, event: LogView.Saved) -> None:
+        """Say where the file is, in full."""
+        self.panel.show_toast(event.words)
+
+    def _view(self, do: Callable[[LogView], None]) -> None:
+        if self._pane is not None:
+            do(self._pane.view)
+
+    def _open_subscriptions(self, what: str) -> None:
+        if self._pane is not None:
+            self._pane.action_open_prompt(what)
+
+    # --- whose logs these are ---
+
+    def _read(self) -> None:
+        """Begin anew, with an empty log."""
+        room = self.panel.room
+        if room is None:
+            return
+        self._end_reading()
+        self._troubles.clear()
+        saved = self._kept()[self._earlier - 1] if self._earlier else None
+        self._sources = (
+            (self._chosen,) if saved is not None else list_log_sources(room.bridge.store, self._scope, self._chosen)
+        )
+        self._show(
+            LogBuffer(
+                label_log_sources(self._sources, room.bridge.store), [self._marker(room, one) for one in self._sources]
+            )
+        )
+        self._feeds = [
+            LogSubscription(room, one.node, one.instance, self._build_consumer(at, one), saved=saved)
+            for at, one in enumerate(self._sources)
+        ]
+
+    def _end_reading(self) -> None:
+        for feed in self._feeds:
+            feed.close()
+        self._feeds = []
+
+    def _kept(self) -> list[SavedLog]:
+        """Return the saved logs of earlier starts, the newest first."""
+        room = self.panel.room
+        if room is None or room.is_replaying:
+            return []
+        now = room.instance(self._node, self._instance)
+        mine = None if now is None or now.container_id is None else now.container_id[:12]
+        saved = room.context.history.saved_logs(self._instance, [self._node])
+        return [one for one in saved if one.container != mine]
+
+    def _look_for_more(self) -> None:
+        """Read what has come since as well; whoever reads is not disturbed, only who follows."""
+        room = self.panel.room
+        if room is None or self._pane is None or self._earlier or not self._pane.view.is_following:
+            return
+        if set(list_log_sources(room.bridge.store, self._scope, self._chosen)) - set(self._sources):
+            self._read()
+
+    def _show(self, book: LogBuffer) -> None:
+        old = self._pane
+        self._pane = LogPane(book, instance=self._instance, ascii_only=self.panel.ascii_only)
+        if old is not None:
+            old.remove()
+            old.view.book.close()
+        self.panel.keyboard.hold_until_mounted(self._on_lines(self._pane))
+
+    async def _on_lines(self, pane: LogPane) -> None:
+        """Mount a log; keys wait for it, since a prompt can be opened only in what is there."""
+        await self.query_one("#log").mount(pane)
+        if pane is self._pane:
+            self.set_focus(pane.view)
+
+    def _marker(self, room: PanelController, one: LogSource) -> LineClassifier:
+        """Return what marks the ready line and failures, as far as it is known which engine it is."""
+        engine, ready = None, room.ready_line(one.node, one.instance)
+        view = room.instance(one.node, one.instance)
+        if view is not None and view.engine is not None:
+            engine = _engine(view.engine)
+        return LineClassifier(engine, ready or (engine.defaults.ready_line if engine is not None else None))
+
+    # --- what the feeds call ---
+
+    def _build_consumer(self, at: int, one: LogSource) -> LogConsumer:
+        has_begun = False
+
+        def begin() -> None:
+            """A container after another, or the same one read again: nothing of before may stand twice."""
+            nonlocal has_begun
+            if has_begun:
+                self._read()
+            has_begun = True
+
+        def take(lines: Sequence[LogLine]) -> None:
+            assert self._pane is not None
+            self._pane.view.add(at, lines)
+            if one == self._chosen and self._wanted is not None and lines[-1].number >= self._wanted:
+                self._go_to_wanted()
+
+        def tell(words: str | None) -> None:
+            if words != self._troubles.get(one):
+                self._troubles.pop(one, None)
+                if words is not None:
+                    self._troubles[one] = words
+                self.paint_body()
+
+        def over() -> None:
+            if self._pane is not None and not self._earlier:
+                self._pane.view.mark_loaded()
+            if one == self._chosen:
+                self._go_to_wanted()
+
+        return LogConsumer(begin, take, tell, over, self.panel.keyboard.has_pending_key)
+
+    def _go_to_wanted(self) -> None:
+        line, self._wanted = self._wanted, None
+        if line is not None and self._pane is not None:
+            at = self._sources.index(self._chosen)
+            self.call_after_refresh(self._pane.view.show_evidence, at, line, self._proofs)
+
+
+def _engine(name: str) -> Engine | None:
+    from sparkctl import engines
+
+    return engines.load_engine(name) if name in engines.engine_names() else None

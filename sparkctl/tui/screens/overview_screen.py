@@ -1,0 +1,80 @@
+"""The screen that opens first: all Sparks at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events
+from textual.binding import BindingType
+from textual.widget import Widget
+
+from sparkctl.commands.actions import OVERVIEW
+from sparkctl.tui.screens.base import PanelScreen, build_bindings
+from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.views.text.frame_layout import (
+    TileBox,
+    pad_screen,
+    render_first_frame,
+    render_recording_wait,
+    render_welcome,
+)
+
+if TYPE_CHECKING:
+    from sparkctl.views.overview.overview_view import OverviewScreenModel
+
+
+class TileGrid(TextSurface):
+    """The tiles and what stands below. A click selects."""
+
+    boxes: Sequence[TileBox] = ()
+
+    def on_click(self, event: events.Click) -> None:
+        """Select the tile under the pointer; twice opens its instance."""
+        for box in self.boxes:
+            if box.x <= event.x < box.x + box.columns and box.y <= event.y < box.y + box.lines:
+                screen = self.screen
+                assert isinstance(screen, PanelScreen)
+                screen.panel.choose(box.index)
+                if event.chain > 1:
+                    screen.panel.perform_action("instance")
+
+
+class OverviewScreen(PanelScreen):
+    """Painted from the config at once, filled as the nodes answer."""
+
+    SCREEN_ID = OVERVIEW
+    BINDINGS: ClassVar[list[BindingType]] = build_bindings(OVERVIEW)
+
+    _held: OverviewScreenModel | None = None
+
+    def freeze(self) -> None:
+        """Hold the figures as they are; what is chosen among them stays the operator's."""
+        super().freeze()
+        self._held = None if self.frozen_at is None else deepcopy(self.panel.overview_screen_model())
+
+    def body(self) -> Widget:
+        """Return the tiles."""
+        return TileGrid(self.panel.tones, id="tiles")
+
+    def paint_body(self) -> None:
+        """Paint what is known; before anything is, the Sparks by their names."""
+        tiles = self.query_one(TileGrid)
+        wide, high = tiles.size
+        if not wide or not high:
+            wide, high = self.size.width, self.size.height - 2
+        panel = self.panel
+        scene: OverviewScreenModel | None = panel.overview_screen_model(self._held)
+        if panel.setup.recording is not None and not panel.names:
+            tiles.set_rows(pad_screen(render_recording_wait(), wide, high, panel.ascii_only))
+        elif scene is not None:
+            from sparkctl.views.overview.overview_view import render_overview
+
+            painted = render_overview(scene, wide, high)
+            tiles.boxes = painted.boxes
+            tiles.set_rows(painted.rows)
+        elif panel.names:
+            tiles.set_rows(render_first_frame(panel.names, wide, high, panel.ascii_only))
+        else:
+            tiles.set_rows(pad_screen(render_welcome(), wide, high, panel.ascii_only))

@@ -1,0 +1,323 @@
+"""The profiles: what there is to start, where it runs, what would be run, and a way to change it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import BindingType
+
+from sparkctl.commands.actions import PROFILES, Action, ActionContext
+from sparkctl.commands.start.preview import preview_launch
+from sparkctl.errors import InvalidInput
+from sparkctl.history.operation_history import LastStart
+from sparkctl.logs import filter_pattern
+from sparkctl.profiles.environment import check_env_file_permissions
+from sparkctl.profiles.exporters.docker_line import format_docker_run
+from sparkctl.profiles.file_issues import FilePosition, read_source_lines
+from sparkctl.profiles.library import ProfileEntry, ProfileLibrary
+from sparkctl.profiles.offers import ProfileOffer
+from sparkctl.tui.profile_editor import edit_profile, fix_profile
+from sparkctl.tui.screens.base import build_bindings
+from sparkctl.tui.screens.list_screen import ListScreen
+from sparkctl.views.profiles.profiles_screen_model import ProfilePreview, ProfilesScreenModel, filter_profiles
+from sparkctl.views.profiles.profiles_screen_view import render_profiles_screen
+from sparkctl.views.profiles.shelf_order import SORT_BY_COLUMN, ProfileSort
+
+if TYPE_CHECKING:
+    from sparkctl.model.memory_fit import MemoryFit
+    from sparkctl.model.node import Node, NodeName
+    from sparkctl.model.profile import Profile
+    from sparkctl.profiles.profile_lint import LintResult
+
+_EVERY = 2.0  # seconds between two looks whether a file was saved
+_Key = tuple[str, str, str, str | None]  # profile, its hash, node, home there
+_Stamp = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileFiles:
+    """What the files say: the profiles, what is to be said of their env files, and the lines at which faults are."""
+
+    entries: tuple[ProfileEntry, ...]
+    warnings: Mapping[str, tuple[str, ...]]
+    sources: Mapping[FilePosition, str]
+
+
+def _read_profile_files(library: ProfileLibrary) -> ProfileFiles:
+    entries = library.entries()
+    warnings = {one.profile.name: check_env_file_permissions(one.profile) for one in entries if one.profile}
+    return ProfileFiles(
+        entries, warnings, read_source_lines(fault.place for one in entries for fault in one.summary.faults)
+    )
+
+
+def create_profiles_screen(_: ActionContext) -> ProfilesScreen:
+    """Return the screen."""
+    return ProfilesScreen()
+
+
+@dataclass(frozen=True, slots=True)
+class _LintResult:
+    """What `profiles check` says of one, and the lines at which it says so."""
+
+    check: LintResult | None = None
+    sources: Mapping[FilePosition, str] = field(default_factory=dict)
+
+
+def _lint_profile(path: Path) -> _LintResult:
+    from sparkctl.profiles import profile_lint  # the catalogues are read beside the loop
+
+    try:
+        check = profile_lint.lint_profile_file(ProfileLibrary(), path)
+    except InvalidInput:
+        return _LintResult()  # it has just gone: the next look at the files says so
+    return _LintResult(check, read_source_lines(one.place for one in check.diagnostics))
+
+
+class ProfilesScreen(ListScreen[str]):
+    """Files are read beside the loop, and again when they were saved."""
+
+    SCREEN_ID = PROFILES
+    BINDINGS: ClassVar[list[BindingType]] = build_bindings(PROFILES)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._order = ProfileSort.NAME
+        self._stock: ProfileFiles | None = None
+        self._last: tuple[LastStart, ...] = ()
+        self._previews: dict[_Key, ProfilePreview] = {}
+        self._verdicts: dict[Path, _LintResult] = {}  # of the files as they were read last
+        self._unchecked: list[Path] = []
+
+    @property
+    def breadcrumb(self) -> str:
+        """The screen's name."""
+        return "profiles"
+
+    def on_mount(self) -> None:
+        """Read the files now, and look after them."""
+        self.panel.spawn_dialog_task(self._read())
+        self.set_interval(_EVERY, lambda: self.panel.spawn(self._read()))
+
+    def selected(self, now: ActionContext) -> ActionContext:
+        """Return the situation with the selected profile, and the instance that is called like it."""
+        one = self._build_model().selected
+        return now if one is None else replace(now, profile=one.summary.name, instance=one.summary.name)
+
+    def paint_body(self) -> None:
+        """Paint, and let those that are seen be checked."""
+        shelf = self._build_model()
+        page = render_profiles_screen(shelf, *self.surface_size(self.sheet))
+        self.show(page)
+        seen = [one for one in (shelf.selected, *(shelf.shown[at] for at in page.entries)) if one is not None]
+        profiles = [one.profile for one in seen if one.profile is not None]
+        for one in seen:
+            if one.profile is not None:
+                self._verdict(one.summary.origin)
+        if self.panel.room is not None:
+            self.panel.room.fits.request_estimates(profiles)
+
+    # --- what is shown ---
+
+    def _build_model(self) -> ProfilesScreenModel:
+        panel = self.panel
+        room = panel.room
+        names = panel.names
+        stock = self._stock
+        shelf = ProfilesScreenModel(
+            None if stock is None else stock.entries, self._selected_key, () if room is None else room.views(names), names,
+            panel.node, self._last, checks=self._checks(), fits=self._fits(), sources={} if stock is None else stock.sources,
+            pattern=filter_pattern.parse_filter(self._typed), found=self._found(), now=panel.now(), further=self._scroll_offset,
+            ascii_only=panel.ascii_only, order=self._order,
+        )  # fmt: skip
+        one = shelf.selected
+        if stock is None or one is None or one.profile is None:
+            return shelf
+        told = self._verdicts.get(one.summary.origin, _LintResult())
+        return replace(
+            shelf, preview=self._preview(one.profile), warnings=stock.warnings.get(one.summary.name, ()),
+            sources={**shelf.sources, **told.sources},
+        )  # fmt: skip
+
+    def _found(self) -> tuple[ProfileEntry, ...]:
+        """Return what the filter leaves, looked for once."""
+        entries = () if self._stock is None else self._stock.entries
+        if self._left is None or self._left[0] is not entries or self._left[1] != self._typed:
+            self._left = (entries, self._typed, filter_profiles(entries, filter_pattern.parse_filter(self._typed)))
+        return self._left[2]
+
+    def _checks(self) -> dict[str, LintResult]:
+        """Return what is known of the checks, by name."""
+        entries = () if self._stock is None else self._stock.entries
+        told = ((one.summary.name, self._verdicts.get(one.summary.origin)) for one in entries)
+        return {name: one.check for name, one in told if one is not None and one.check is not None}
+
+    def _fits(self) -> dict[tuple[str, NodeName], MemoryFit | None]:
+        """Return what is known of where they fit, by name and node."""
+        room, entries = self.panel.room, () if self._stock is None else self._stock.entries
+        if room is None:
+            return {}
+        return {
+            (one.profile.name, node): room.fits.get_estimate(one.profile, node)
+            for one in entries
+            if one.profile is not None
+            for node in room.bridge.store.nodes
+        }
+
+    def _verdict(self, path: Path) -> None:
+        """Let a file be checked beside the loop, once for each state; one after the other, as they were asked for."""
+        if path not in self._verdicts:
+            self._verdicts[path] = _LintResult()
+            self._unchecked.append(path)
+            if len(self._unchecked) == 1:
+                self.panel.spawn(self._judge(self._verdicts, self._unchecked))
+
+    async def _judge(self, verdicts: dict[Path, _LintResult], unchecked: list[Path]) -> None:
+        while unchecked:
+            verdicts[unchecked[0]] = await asyncio.to_thread(_lint_profile, unchecked[0])
+            del unchecked[0]
+            self.repaint()
+
+    def _preview(self, profile: Profile) -> ProfilePreview:
+        """Return the command for the selected node as far as it is known; what is missing is fetched beside the loop."""
+        panel, room = self.panel, self.panel.room
+        if room is None:
+            return ProfilePreview()
+        node = next((node for node in panel.sparks if node.name == panel.node), None)
+        key = (profile.name, profile.digest, str(panel.node), None if node is None else room.home(node))
+        if key not in self._previews:
+            self._previews[key] = ProfilePreview()
+            panel.spawn(self._make_preview(key, profile, node))
+        return self._previews[key]
+
+    async def _make_preview(self, key: _Key, profile: Profile, node: Node | None) -> None:
+        room = self.panel.room
+        assert room is not None
+        home = key[3]
+        made = await asyncio.to_thread(preview_launch, room.context, profile, node, home, os.environ)
+        note = None
+        if node is None:
+            note = "as the profile has it: there is no Spark to ask"
+        elif home is None and any(mount.startswith("~") for mount in profile.mounts):
+            note = f"~ is the user's home on {node.name}, which has not said it yet"
+        self._previews[key] = ProfilePreview(
+            () if made.plan is None else tuple(format_docker_run(made.plan).splitlines()),
+            None if made.refusal is None else made.refusal.message, None if made.refusal is None else made.refusal.hint, note,
+        )  # fmt: skip
+        self.repaint()
+
+    async def _read(self) -> None:
+        """Read what changed since the last time."""
+        room = self.panel.room
+        before = self._stamp
+
+        def read() -> tuple[_Stamp, ProfileFiles | None, tuple[LastStart, ...]]:
+            library = ProfileLibrary()
+            last = () if room is None else room.context.history.last_starts()
+            stamp = library.get_modification_times()
+            return stamp, None if stamp == before else _read_profile_files(library), last
+
+        self._stamp, stock, last = await asyncio.to_thread(read)
+        if stock is None and last == self._last:
+            return
+        self._last = last
+        if stock is not None:
+            self._stock = stock
+            self._previews.clear()
+            self._verdicts, self._unchecked = {}, []  # a check that is still being made is of what was there before
+        if self.is_running:
+            self.repaint()
+
+    _stamp: _Stamp | None = None
+    _left: tuple[tuple[ProfileEntry, ...], str, tuple[ProfileEntry, ...]] | None = None
+
+    # --- what keys do ---
+
+    def list_keys(self) -> tuple[tuple[str, ...], str | None]:
+        """Return the names of what the filter leaves, and of the selected one."""
+        shelf = self._build_model()
+        one = shelf.selected
+        return tuple(each.summary.name for each in shelf.shown), None if one is None else one.summary.name
+
+    def do_up(self, _: Action) -> None:
+        """Ask where to start the selected one, saying what that would mean there."""
+        one = self._build_model().selected
+        if one is None or one.profile is None:
+            self.panel.show_toast("this profile cannot be read: e edits it", severity="warning")
+            return
+        self.panel.orders.show_profile_picker(
+            [ProfileOffer(one.summary.name, one.profile)], f"start {one.summary.name}"
+        )
+
+    def do_sort(self, _: Action) -> None:
+        """Sort by the next thing."""
+        self._sort(self._order.next)
+
+    def on_header_click(self, x: int) -> None:
+        """Sort by the column that was clicked."""
+        words = self.sheet.plain_lines[self._page.top - 1]
+        begins = [(words.find(head), head) for head in SORT_BY_COLUMN if head in words]
+        hit = max((each for each in begins if each[0] <= x), default=None)
+        if hit is not None:
+            self._sort(SORT_BY_COLUMN[hit[1]])
+
+    def _sort(self, order: ProfileSort) -> None:
+        self._selected_key = self.list_keys()[1]  # who is selected stays so, wherever it stands now
+        self._order = order
+        self.repaint()
+
+    def do_copy(self, _: Action) -> None:
+        """Copy the command as it is shown."""
+        one = self._build_model()
+        if one.preview.lines:
+            self.panel.copy_text("\n".join(one.preview.lines), "the docker run line")
+        else:
+            self.panel.show_toast("there is no command to copy")
+
+    def do_edit(self, _: Action) -> None:
+        """Open the selected one in the editor; a shipped one is copied to the operator's own first."""
+        one = self._build_model().selected
+        if one is not None:
+            self.panel.spawn_terminal_task(self._edit(one.summary.name))
+
+    def do_import(self, _: Action) -> None:
+        """Let a profile be made of what is pasted, and select it."""
+        from sparkctl.tui.dialogs.import_profile import ImportProfileDialog
+
+        def take(name: str | None) -> None:
+            if name is not None:
+                self._selected_key, self._typed = name, ""
+                self.panel.spawn(self._read())
+
+        def keep(text: str) -> None:
+            panel.pasted = text
+
+        panel = self.panel
+        panel.push_screen(ImportProfileDialog(panel.pasted, keep), take)
+
+    def do_sync(self, _: Action) -> None:
+        """Ask between which Sparks what the selected one needs is to be carried."""
+        from sparkctl.tui.screens.syncing import ask_and_start_transfer
+
+        one = self._build_model().selected
+        if one is not None:
+            self.panel.spawn(ask_and_start_transfer(self.panel, one.summary.name))
+
+    def handle_fix_profile(self, _: Action) -> None:
+        """Mend in the selected one what is safe to mend; a shipped one is copied to the operator's own first."""
+        one = self._build_model().selected
+        if one is not None:
+            self.panel.spawn(self._mend(one.summary.name))
+
+    async def _mend(self, name: str) -> None:
+        await fix_profile(self.panel, name)
+        await self._read()
+
+    async def _edit(self, name: str) -> None:
+        await edit_profile(self.panel, name)
+        await self._read()

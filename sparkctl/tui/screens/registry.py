@@ -1,0 +1,31 @@
+"""The screens beside the overview: a name and the module that has it, imported when it is opened.
+
+A screen that is not here does not exist for anybody: its key, its help and its place in the palette come with its line.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sparkctl.commands.actions import ActionContext
+    from sparkctl.tui.screens.base import PanelScreen
+
+# name: (module of sparkctl.tui, function that returns the screen for a situation)
+SCREENS: dict[str, tuple[str, str]] = {
+    "instance": ("instance", "instance_screen"),
+    "logs": ("logs", "logs_screen"),
+    "profiles": ("profiles", "make"),
+    "doctor": ("doctor", "make"),
+    "switch": ("switch", "make"),
+    "history": ("history", "make"),
+}
+AVAILABLE_SCREENS = frozenset(SCREENS)
+
+
+def create_screen(name: str, now: ActionContext) -> PanelScreen:
+    """Return a screen. Raises KeyError for one that there is not."""
+    module, function = SCREENS[name]
+    screen: PanelScreen = getattr(importlib.import_module(f"sparkctl.tui.{module}"), function)(now)
+    return screen

@@ -1,0 +1,301 @@
+"""A switch: what it would stop, keep and start, for the operator to say yes to; then its steps as they happen."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import BindingType
+from textual.widget import Widget
+
+from sparkctl.commands.action_context import node_silent
+from sparkctl.commands.actions import SWITCH, Action, ActionContext, ActionId
+from sparkctl.commands.stop.impact import is_instance_serving, meant
+from sparkctl.errors import SparkctlError
+from sparkctl.model.events import CommandEnded, Outcome, SwitchPlanned, WarningEmitted
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.node import NodeName
+from sparkctl.model.switch_plan import SwitchPlan
+from sparkctl.monitor.ranks import list_nodes_of_instance
+from sparkctl.tui.dialogs.base import ChoiceDialog, RefreshingDialog, wrap_paragraph
+from sparkctl.tui.key_hints import format_key
+from sparkctl.tui.screens.base import build_bindings
+from sparkctl.tui.screens.read_on import ScrollScreen, ScrollSurface
+from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.views.switch_view import SwitchScreenModel, find_offered_command, render_switch
+from sparkctl.views.switch_words import describe_rollback_window, summarize_switch_plan
+from sparkctl.views.text.styled_text import TextRow, TextStyle
+
+if TYPE_CHECKING:
+    from sparkctl.monitor.switch_progress import SwitchProgress
+
+_DRY = "--dry-run"
+
+
+def create_switch_screen(now: ActionContext) -> SwitchScreen:
+    """Return the screen of the switch that goes on."""
+    del now
+    return SwitchScreen(())
+
+
+class SwitchScreen(ScrollScreen):
+    """Of a command line, or of the switch that goes on where there is none. The plan is the verb's own dry run."""
+
+    SCREEN_ID = SWITCH
+    BINDINGS: ClassVar[list[BindingType]] = build_bindings(SWITCH)
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        super().__init__()
+        self._words = tuple(word for word in words if word != _DRY)
+        self._plan: SwitchPlan | None = None
+        self._refusal: tuple[str, str | None] | None = None
+        self._cautions: tuple[tuple[str, str | None], ...] = ()
+        self._planning: asyncio.Task[None] | None = None
+        self._has_begun = False
+        self._further = 0
+
+    @property
+    def breadcrumb(self) -> str:
+        """What is switched to."""
+        course = self._progress()
+        name = course.instance if course is not None else meant(self._words[1:])[0][:1]
+        return f"switch › {name if isinstance(name, str) else ''.join(name)}"
+
+    def set_command(self, words: tuple[str, ...]) -> None:
+        """Plan another one."""
+        self._words = tuple(word for word in words if word != _DRY)
+        self._plan, self._further = None, 0
+        self._look()
+
+    def selected(self, now: ActionContext) -> ActionContext:
+        """The situation with what stands against the switch that is shown, and the command that can be copied."""
+        return replace(now, switch_trouble=self._why_not(now), remedy=self._command())
+
+    def _command(self) -> str | None:
+        """Return the command that is offered as a way out, else this switch's own."""
+        own = f"sparkctl {shlex.join(self._words)}" if self._words else None
+        return find_offered_command(self._build_model()) or own
+
+    def _why_not(self, now: ActionContext) -> str | None:
+        course = self._progress()
+        if course is not None:
+            return "it is over: r plans anew" if course.is_over else "it goes on"
+        if self._refusal is not None:
+            return self._refusal[0].splitlines()[0]
+        if self._plan is None or self._planning is not None:
+            return "one moment: the Sparks are still being looked at"
+        if self._plan.obstacles:
+            return self._plan.obstacles[0]
+        if self._plan.is_there:
+            return summarize_switch_plan(self._plan)
+        silent = [node_silent(replace(now, node=name)) for name in self._plan.nodes if name in now.names]
+        return next((one for one in silent if one is not None), None)
+
+    def already_shows(self, message: str) -> bool:
+        """Tell whether the plan has said it: what it warned of was read before it was agreed to."""
+        return any(words.endswith(message) for words, _ in self._cautions)
+
+    def body(self) -> Widget:
+        """Return the one sheet."""
+        return ScrollSurface(self.panel.tones, id="switch")
+
+    def on_unmount(self) -> None:
+        """Let a plan be that nobody waits for any more."""
+        if self._planning is not None:
+            self._planning.cancel()
+
+    def paint_body(self) -> None:
+        """Paint; the first time there is somebody to ask, ask."""
+        if not self._has_begun and self.panel.room is not None:
+            self._has_begun = True
+            if self._words:
+                self.panel.room.switches.hide_finished()
+                self._look()
+        sheet = self.query_one("#switch", TextSurface)
+        wide, high = sheet.size
+        if not wide or not high:
+            wide, high = self.size.width, self.size.height - 2
+        page = render_switch(self._build_model(), wide, high)
+        self._further = page.further
+        sheet.set_rows(page.rows)
+
+    def _build_model(self) -> SwitchScreenModel:
+        panel, room = self.panel, self.panel.room
+        profile, nodes = meant(self._words[1:])
+        views = () if room is None else room.views(panel.names)
+        trouble, hint = self._refusal or (None, None)
+        bars = {} if room is None else room.bars if self._progress() is None else room.switches.memory_at_start
+        do = next((one for one in self.actions if one.id is ActionId.SWITCH_DO), None)
+        return SwitchScreenModel(
+            "".join(profile[:1]), tuple(map(NodeName, nodes)), self._plan, self._planning is not None, trouble, hint,
+            bars,
+            {} if room is None else {view.name: room.glance(view.name, "") for view in views},
+            self._progress(), panel.now(), self._further, panel.ascii_only,
+            None if do is None else format_key(do.keys[0], panel.ascii_only), self._cautions,
+        )  # fmt: skip
+
+    def _progress(self) -> SwitchProgress | None:
+        room = self.panel.room
+        return None if room is None else room.switches.visible_switch
+
+    # --- the plan ---
+
+    def _look(self) -> None:
+        """Ask what it would be, anew."""
+        if self._planning is not None:
+            self._planning.cancel()
+        self._refusal, self._cautions = None, ()
+        self._planning = self.panel.spawn(self._ask())
+        self.repaint()
+
+    async def _ask(self) -> None:
+        room = self.panel.room
+        assert room is not None
+        task = asyncio.current_task()
+        try:
+            started = room.parse_command((*self._words, _DRY))
+            async with aclosing(started.events()) as told:
+                async for event in told:
+                    if isinstance(event, SwitchPlanned):
+                        self._plan = event.plan
+                    elif isinstance(event, WarningEmitted):
+                        where = f"{event.node}: " if event.node else ""
+                        self._cautions += ((f"{where}{event.message}", event.hint),)
+                    elif isinstance(event, CommandEnded) and event.outcome is not Outcome.PLANNED:
+                        self._refuse(event.message or str(event.outcome), event.hint)
+        except SparkctlError as error:
+            self._refuse(error.message, error.hint)
+        finally:
+            if self._planning is task:
+                self._planning = None
+        if self.is_attached:
+            self.repaint()
+
+    def _refuse(self, message: str, hint: str | None) -> None:
+        """Keep why there is no plan; of one that has obstacles they are said already."""
+        if self._plan is None or not self._plan.obstacles:
+            self._refusal = (message, hint)
+
+    # --- keys ---
+
+    def handle_start_switch(self, _: Action) -> None:
+        """Ask, naming what stops, and do it."""
+        if self._plan is not None:
+            self.panel.spawn(self._ask_and_do(self._plan))
+
+    async def _ask_and_do(self, plan: SwitchPlan) -> None:
+        from sparkctl.tui.dialogs.confirmations import CONFIRMED
+
+        room = self.panel.room
+        assert room is not None
+        if (
+            await room.dialogs.show_dialog(
+                build_switch_confirmation(plan, self._words, self.panel.build_action_context())
+            )
+            != CONFIRMED
+        ):
+            return
+        self._further = 0
+        try:
+            room.switches.hide_finished()
+            room.start_command(self._words)
+        except SparkctlError as error:
+            self.panel.show_error(error)
+
+    def do_interrupt(self, _: Action) -> None:
+        """Ask, and leave the switch where it is."""
+        room = self.panel.room
+        if room is not None and (course := room.own_switch) is not None:
+            self.panel.spawn(self._ask_and_interrupt(course))
+
+    async def _ask_and_interrupt(self, course: SwitchProgress) -> None:
+        from sparkctl.tui.dialogs.interrupting import LEAVE, build_interrupt_dialog
+
+        room = self.panel.room
+        assert room is not None
+        if await room.dialogs.show_dialog(build_interrupt_dialog(course)) == LEAVE:
+            room.jobs.interrupt_switch()
+
+    def do_switch_again(self, _: Action) -> None:
+        """Plan anew; of a switch that goes on there is nothing to plan."""
+        room, course = self.panel.room, self._progress()
+        if room is None or (course is not None and not course.is_over):
+            self.panel.show_toast("it goes on")
+            return
+        room.switches.hide_finished()
+        if not self._words and course is not None and course.plan is not None:
+            plan = course.plan
+            self._words = ("switch", plan.profile, *(word for node in plan.nodes for word in ("--node", node)))
+        if self._words:
+            self._plan = None
+            self._look()
+
+    def do_copy(self, _: Action) -> None:
+        """Copy the command that is offered as a way out, else this switch's own."""
+        if (command := self._command()) is not None:
+            self.panel.copy_text(command, command)
+
+    def do_next(self, _: Action) -> None:
+        """Plan it for the next Spark; of a model on several, with another head."""
+        self._move_target_node(1)
+
+    def do_previous(self, _: Action) -> None:
+        """Plan it for the Spark before."""
+        self._move_target_node(-1)
+
+    def _move_target_node(self, by: int) -> None:
+        if self._progress() is not None:
+            return
+        names, nodes = list(self.panel.names), meant(self._words[1:])[1]
+        nodes = nodes or ([] if self._plan is None else [str(one) for one in self._plan.nodes])
+        if not nodes or any(node not in names for node in nodes):
+            return
+        turned = [names[(names.index(NodeName(node)) + by) % len(names)] for node in nodes]
+        self.set_command((*_without_nodes(self._words), *(word for node in turned for word in ("--node", node))))
+
+    def scroll_rows(self, by: int) -> None:
+        """Read on, or back."""
+        self._further = max(0, self._further + by)
+        self.repaint()
+
+
+def _without_nodes(words: tuple[str, ...]) -> tuple[str, ...]:
+    others: list[str] = []
+    rest = list(words)
+    while rest:
+        word, *rest = rest
+        if word in ("--node", "-n"):
+            rest = rest[1:]
+        elif word.partition("=")[0] not in ("--node", "-n"):
+            others.append(word)
+    return tuple(others)
+
+
+def build_switch_confirmation(plan: SwitchPlan, words: tuple[str, ...], now: ActionContext) -> RefreshingDialog:
+    """Return the dialog that names what stops; who answers somebody wants its name typed. It gives `DO` for a yes."""
+    from sparkctl.tui.dialogs.confirmations import CONFIRMED, TypeNameDialog
+
+    body: list[TextRow] = wrap_paragraph(f"{summarize_switch_plan(plan)}.", TextStyle.STRONG)
+    going: dict[str, InstanceView] = {}
+    for view in now.views:
+        for one in view.instances:
+            if one.ours and one.is_alive and one.name in plan.stops:
+                going.setdefault(one.name, one)
+    for name in plan.stops:
+        where = " and ".join(list_nodes_of_instance(going[name], now.views)) if name in going else ""
+        body += [(), *wrap_paragraph(f"{name} runs on {where}.")] if where else []
+    if (way_back := describe_rollback_window(plan)) is not None:
+        body += wrap_paragraph(f"{way_back[0].upper()}{way_back[1:]}.")
+    told = {name: is_instance_serving(one, now) for name, one in going.items()}
+    for name, is_answering in told.items():
+        if is_answering is not False:
+            what = "is answering somebody right now" if is_answering else "may be answering somebody: that is not known"
+            body += wrap_paragraph(f"{name} {what}.", TextStyle.ATTENTION)
+    body += [(), *wrap_paragraph(f"sparkctl {' '.join(words)}", TextStyle.LABEL)]
+    cut_off = [name for name, is_answering in told.items() if is_answering is not False]
+    if cut_off:
+        return TypeNameDialog("switch", body, cut_off[0] if len(cut_off) == 1 else "all")
+    return ChoiceDialog("switch", body, (("cancel", "Cancel"), (CONFIRMED, "switch")), TextStyle.ATTENTION)

@@ -1,0 +1,72 @@
+"""A widget that is rows of spans. It repaints only what is other than before, and asks for no layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from sparkctl.views.text.styled_text import TextRow, TextStyle, plain_text, text_width
+
+
+class TextSurface(Widget, can_focus=False):
+    """Text is data here: no markup is read, and what comes from a node was cleaned before it became a span."""
+
+    ALLOW_SELECT = False
+
+    def __init__(self, tones: Mapping[TextStyle, Style], rows: Sequence[TextRow] = (), id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._tones = tones
+        self._rows: Sequence[TextRow] = rows
+
+    @property
+    def plain_lines(self) -> list[str]:
+        """The bare text of the rows."""
+        return [plain_text(each) for each in self._rows]
+
+    def set_rows(self, rows: Sequence[TextRow]) -> None:
+        """Show other rows: those that differ are repainted, from the first cell that does to the last."""
+        before, self._rows = self._rows, rows
+        if len(before) != len(rows):
+            self.refresh()
+            return
+        regions = [
+            _find_changed_region(at, old, new)
+            for at, (old, new) in enumerate(zip(before, rows, strict=True))
+            if old != new
+        ]
+        if regions:
+            self.refresh(*regions)
+
+    def set_text_styles(self, tones: Mapping[TextStyle, Style]) -> None:
+        """Use other colours."""
+        self._tones = tones
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Return one line, as wide as the widget."""
+        base, wide = self.rich_style, self.size.width
+        if y >= len(self._rows):
+            return Strip.blank(wide, base)
+        strip = Strip([Segment(span.text, base + self._tones[span.tone]) for span in self._rows[y] if span.text])
+        return strip.adjust_cell_length(wide, base)
+
+
+def _find_changed_region(y: int, old: TextRow, new: TextRow) -> Region:
+    """Return the cells of a row that differ; spans that are alike at both ends are not repainted."""
+    first = 0
+    while first < min(len(old), len(new)) and old[first] == new[first]:
+        first += 1
+    start = sum(text_width(span.text) for span in new[:first])
+    wide = max(sum(text_width(span.text) for span in old), sum(text_width(span.text) for span in new))
+    last = 0
+    if wide == sum(text_width(span.text) for span in old) == sum(text_width(span.text) for span in new):
+        most = min(len(old), len(new)) - first
+        while last < most and old[-1 - last] == new[-1 - last]:
+            last += 1
+    end = wide - sum(text_width(span.text) for span in new[len(new) - last :])
+    return Region(start, y, max(1, end - start), 1)

@@ -1,0 +1,100 @@
+"""How a verb ended, in one line, and what there is to read about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparkctl.model.events import CachesDropped, CommandEnded, GuardActed, Outcome, WarningEmitted
+from sparkctl.model.finding import Severity
+from sparkctl.model.guard_state import GuardAction
+from sparkctl.model.phase import Phase
+from sparkctl.model.sanitize import sanitize_lines
+from sparkctl.model.units import format_duration
+from sparkctl.views.event_text import format_cache_drop, format_guard_event, guard_coverage_warning
+from sparkctl.views.text.line_wrap import wrap_line_for_screen
+from sparkctl.views.text.state_symbols import state_symbol
+from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitized, truncate_row
+
+_GOOD = (Outcome.READY, Outcome.DONE, Outcome.PLANNED, Outcome.DETACHED)
+_DID = {"up": "started", "down": "stopped"}
+
+
+def describe_command_result(
+    verb: str, ended: CommandEnded, nodes: Sequence[str], caches: Sequence[CachesDropped] = (), ascii_only: bool = False
+) -> tuple[str, TextStyle]:
+    """Return how it ended as one sentence, with its sign, and its tone. Nothing in it was cleaned yet."""
+    good = ended.outcome in _GOOD
+    sign = state_symbol(Phase.READY if good else Phase.FAILED, ascii_only)
+    where = f" on {' and '.join(nodes)}" if nodes else ""
+    tone = TextStyle.GOOD if good else TextStyle.BAD if ended.outcome is Outcome.FAILED else TextStyle.ATTENTION
+    if caches and verb == "drop-caches":
+        return f"{sign} " + "; ".join(
+            f"{one.node}: {format_cache_drop(one)}" for one in last_drop_per_node(caches)
+        ), tone
+    if ended.outcome is Outcome.READY:
+        after = f" after {format_duration(ended.seconds)}" if ended.message is None else ""
+        words = ended.message or f"{ended.instance} is ready{where}{after}"
+        if (unguarded := guard_coverage_warning(ended.guard)) is not None:
+            words, tone = f"{words}; {unguarded}", TextStyle.ATTENTION
+        return f"{sign} {words}" + (f"   {ended.endpoint}" if ended.endpoint else ""), tone
+    if ended.verdict is not None:
+        return f"{sign} {ended.instance} failed{where}: {ended.verdict.summary}", tone
+    if verb == "free" and ended.outcome is Outcome.DONE:
+        told = "; ".join((ended.message or "").splitlines())
+        return f"{sign} everything of sparkctl's{where} has stopped{f'; {told}' if told else ''}", tone
+    if ended.message:
+        return f"{sign} {ended.message}" + (format_hints(ended.hint) if not good else ""), tone
+    what = f"{ended.instance} {_DID.get(verb, verb)}" if ended.instance else verb
+    return f"{sign} {what}{where}: {ended.outcome}, {format_duration(ended.seconds)}", tone
+
+
+def describe_warning(event: WarningEmitted, ascii_only: bool = False) -> tuple[str, TextStyle]:
+    """Return a warning as one sentence, with its sign."""
+    where = f"{event.node}: " if event.node else ""
+    return (
+        f"{state_symbol(Severity.WARNING, ascii_only)} {where}{event.message}{format_hints(event.hint)}",
+        TextStyle.ATTENTION,
+    )
+
+
+def format_hints(hint: str | None) -> str:
+    """Return what can be done as the end of a sentence, each way behind its own word; nothing where there is none."""
+    return "".join(f"   try: {line}" for line in (hint or "").splitlines())
+
+
+def describe_guard_action(event: GuardActed, ascii_only: bool = False) -> tuple[str, TextStyle] | None:
+    """Return what the guard did as one sentence; that a watch has ended because we ended it is no news."""
+    if event.what is GuardAction.ENDED:
+        return None
+    bad = event.what in (GuardAction.KILLED, GuardAction.KILL_FAILED)
+    good = event.what in (GuardAction.DROPPED, GuardAction.COMPACTED)
+    sign = state_symbol(Severity.PROBLEM if bad else Severity.GOOD if good else Severity.WARNING, ascii_only)
+    tone = TextStyle.BAD if bad else TextStyle.GOOD if good else TextStyle.ATTENTION
+    return f"{sign} {event.node}: guard: {format_guard_event(event)}", tone
+
+
+def last_drop_per_node(caches: Sequence[CachesDropped]) -> list[CachesDropped]:
+    """Return the last drop of each node."""
+    return list({one.node: one for one in caches}.values())
+
+
+def render_refused_start(words: Sequence[str], ended: CommandEnded, columns: int) -> list[TextRow]:
+    """Return why a start was refused, and each way out on lines of its own."""
+    rows = [make_row(sanitized(f"sparkctl {' '.join(words)}", TextStyle.LABEL)), ()]
+    for line in sanitize_lines(ended.message or ""):
+        rows += [make_row(sanitized(one, TextStyle.BAD)) for one in wrap_line_for_screen(line, columns, 0)]
+    for way in sanitize_lines(ended.hint or ""):
+        rows += [(), *(make_row(sanitized(one, TextStyle.VALUE)) for one in wrap_line_for_screen(way, columns, 2))]
+    return rows
+
+
+def render_refused_line(message: str, hint: str | None, columns: int, lines: int) -> list[TextRow]:
+    """Return why a line was refused and what to do, on at most so many lines: they stand above the line."""
+    rows = []
+    for words, tone in ((message, TextStyle.BAD), *(((hint, TextStyle.LABEL),) if hint else ())):
+        rows += [
+            make_row(" ", sanitized(one, tone))
+            for line in sanitize_lines(words)
+            for one in wrap_line_for_screen(line, columns - 2, 0)
+        ]
+    return [truncate_row(one, columns) for one in rows[:lines]]

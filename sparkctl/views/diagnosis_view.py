@@ -1,0 +1,164 @@
+"""A diagnosis in words, and as the document that ``diagnose --json`` prints (schema 1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from sparkctl.model.diagnosis import LogDiagnosis
+from sparkctl.model.engine_facts import EngineFact, EngineFactName
+from sparkctl.model.phase import PhaseDuration, Step
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.units import format_duration
+from sparkctl.model.verdict import CAUSE_MEANINGS, Evidence, FailureCause, Verdict
+from sparkctl.views.event_text import format_verdict, phase_name, step_name
+
+SCHEMA = 1
+_HEAD = 10  # columns of a label
+_SHORTEST = 0.05  # seconds of a part that is worth a word
+_COUNTS = (EngineFactName.KV_CACHE_TOKENS, EngineFactName.CONTEXT_LENGTH, EngineFactName.MAX_CONCURRENCY)
+_ARGUMENT = re.compile(r"\bargs\.(?P<name>[A-Za-z][\w-]*)(?:: (?P<value>\d[\d.]*(?<!\.)|[A-Z]{2,}|mp)\b)?")
+
+
+def format_diagnosis(
+    found: LogDiagnosis, title: Callable[[str], str], instance: str | None, node: str | None
+) -> list[str]:
+    """Return what a log tells: whose it is and how far it came, times, facts, and why it went no further.
+
+    ``title`` names an engine; ``instance`` and ``node`` are set where there is one to start again.
+    """
+    lines = [_first(found, title)]
+    if found.runs > 1:
+        lines.append(
+            f"{'runs':{_HEAD}}{found.runs} in this log; all this is of the last one, from line {found.run_began} on"
+        )
+    lines += [f"{'took':{_HEAD}}{_times(found.parts)}"] if sum(one.seconds for one in found.parts) >= _SHORTEST else []
+    lines += [
+        f"{'' if at else 'it says':{_HEAD}}{sanitize_line(one.what)}: {_format_seconds(one.seconds)} (line {one.line})"
+        for at, one in enumerate(found.took)
+    ]
+    for at, fact in enumerate(found.facts):
+        slow = "   (a slower path than this GPU has)" if fact.is_fallback else ""
+        lines.append(f"{'' if at else 'facts':{_HEAD}}{fact.name.replace('_', ' ')}: {_value(fact)}{slow}")
+    lines.append("")
+    if found.verdict is not None:
+        return [*lines, *format_verdict(_for(found.verdict, instance), instance, node)]
+    if found.before is not None:
+        before = _for(found.before, instance)
+        lines += ["The run before it ended so:", *(f"  {line}" for line in format_verdict(before)), ""]
+    return [*lines, _nothing(found)]
+
+
+def build_diagnosis_json(found: LogDiagnosis, source: str, instance: str | None, node: str | None) -> dict[str, object]:
+    """Return the document; keys are added, never renamed. Lines count from 1, seconds are seconds, null: not known."""
+    verdict = found.verdict
+    return {
+        "schema": SCHEMA,
+        "engine": found.engine,
+        "version": found.version,
+        "phase": str(found.phase),
+        "step": found.step,
+        "ready": found.ready,
+        "verdict": None if verdict is None else _verdict(_for(verdict, instance)),
+        "contributing": [_verdict(_for(one, instance)) for one in verdict.contributing] if verdict else [],
+        "facts": {str(one.name): sanitize_line(one.value) for one in found.facts},
+        "fallbacks": [str(one.name) for one in found.facts if one.is_fallback],
+        "seconds": [{"phase": str(one.phase), "step": one.step, "seconds": one.seconds} for one in found.parts],
+        "took": [{"what": sanitize_line(one.what), "seconds": one.seconds, "line": one.line} for one in found.took],
+        "lines": found.lines,
+        "runs": found.runs,
+        "run_began": found.run_began,
+        "before": None if found.before is None else _verdict(_for(found.before, instance)),
+        "source": sanitize_line(source),
+        "instance": instance,
+        "node": node,
+    }
+
+
+def format_causes(meanings: Mapping[FailureCause, str] = CAUSE_MEANINGS) -> list[str]:
+    """Return the closed set of causes, each with what it means."""
+    wide = max(len(cause) for cause in meanings)
+    return [f"{cause:{wide}}  {meaning}" for cause, meaning in meanings.items()]
+
+
+def format_remedy_as_flags(remedy: str) -> str:
+    """Return a remedy for a log of which nobody has a profile: flags as they are typed, the first with its name in one."""
+    first = True
+
+    def typed(found: re.Match[str]) -> str:
+        nonlocal first
+        dashes = "-" if len(found["name"]) == 1 else "--"
+        flag = f"{dashes}{found['name']}" + (f" {found['value']}" if found["value"] else "")
+        beside, first = (f" (in a profile: {found[0]})" if first else ""), False
+        return flag + beside
+
+    return _ARGUMENT.sub(typed, remedy)
+
+
+def _for(verdict: Verdict, instance: str | None) -> Verdict:
+    return verdict if instance else replace(verdict, remedy=format_remedy_as_flags(verdict.remedy))
+
+
+def _value(fact: EngineFact) -> str:
+    if fact.name is EngineFactName.AVAILABLE_AT_LOAD:
+        return f"{sanitize_line(fact.value)} GiB"
+    return f"{int(fact.value):,}" if fact.name in _COUNTS and fact.value.isdecimal() else sanitize_line(fact.value)
+
+
+def _format_seconds(seconds: float) -> str:
+    return "under 1 s" if seconds < 1 else format_duration(seconds)
+
+
+def _first(found: LogDiagnosis, title: Callable[[str], str]) -> str:
+    if found.engine is None:
+        return f"no engine's log that sparkctl knows   {_count(found.lines)}"
+    whose = f"{title(found.engine)} {sanitize_line(found.version)}" if found.version else title(found.engine)
+    step = f" ({step_name(Step(found.step))})" if found.step else ""
+    far = "it was ready" if found.ready else f"not ready, it came to: {phase_name(found.phase)}{step}"
+    return f"{whose}   {far}   {_count(found.lines)}"
+
+
+def _count(lines: int) -> str:
+    return "1 line" if lines == 1 else f"{lines:,} lines"
+
+
+def _times(parts: tuple[PhaseDuration, ...]) -> str:
+    told = [
+        f"{step_name(Step(one.step)) if one.step else phase_name(one.phase)} {_format_seconds(one.seconds)}"
+        for one in parts
+    ]
+    return f"{_format_seconds(sum(one.seconds for one in parts))}: {', '.join(told)}"
+
+
+def _nothing(found: LogDiagnosis) -> str:
+    if not found.lines:
+        return "The log holds no text: it is empty, or nothing but zeros, as a full disk or a crash leaves one."
+    if found.ready and found.is_stopped:
+        return "No failure found. The log ends with an orderly shutdown."
+    if found.ready:
+        return "No failure found. The log ends while it was serving."
+    if found.is_stopped:
+        return "No failure found. It was asked to stop before it was ready."
+    if not found.sounds_like_an_engine:
+        return "This does not look like an engine's log."
+    return "No failure found, and it was not ready: the log breaks off, or it was still starting."
+
+
+def _verdict(verdict: Verdict) -> dict[str, object]:
+    edit = verdict.edit
+    return {
+        "cause": str(verdict.cause),
+        "summary": sanitize_line(verdict.summary),
+        "evidence": [_evidence(one) for one in verdict.evidence],
+        "remedy": [sanitize_line(one) for one in (verdict.remedy, verdict.again) if one],
+        "again": None if verdict.again is None else sanitize_line(verdict.again),
+        "field": verdict.field,
+        "edit": None if edit is None else {
+            "field": edit.field, "value": sanitize_line(edit.value), "was": edit.was, "is_first_try": edit.is_first_try
+        },
+    }  # fmt: skip
+
+
+def _evidence(one: Evidence) -> dict[str, object]:
+    return {"line": one.line, "text": sanitize_line(one.text), "origin": one.origin}

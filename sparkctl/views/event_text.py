@@ -1,0 +1,203 @@
+"""Events in words, one line each, for whoever reads along."""
+
+from __future__ import annotations
+
+import shlex
+
+from sparkctl.model.events import CachesDropped, GuardActed, MemoryReleased, NodeStateChanged, PhaseChanged
+from sparkctl.model.guard_state import GuardAction, GuardCoverage
+from sparkctl.model.node import NodeState
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.units import GIB, format_clock, format_size
+from sparkctl.model.verdict import LAST_LINE, FieldChange, Verdict
+from sparkctl.views.text.state_symbols import progress_bar
+
+_DOING = {
+    Phase.DROPPING_CACHES: "dropping caches",
+    Phase.CREATING: "creating",
+    Phase.STARTING: "starting",
+    Phase.LOADING: "loading",
+    Phase.WARMING: "warming up",
+    Phase.READY: "ready",
+    Phase.FAILED: "failed",
+    Phase.STOPPING: "stopping",
+    Phase.STOPPED: "stopped",
+}
+
+
+# steps as people say them; --json keeps the names
+_STEPS = {
+    "join": "joining",
+    "http": "HTTP server",
+    "draft": "draft model",
+    "profiling": "measuring memory",
+    "kv-cache": "KV cache",
+    "graphs": "CUDA graphs",
+    "warm-up": "warm-up request",
+}
+
+
+def phase_name(phase: Phase) -> str:
+    """Return the word for a phase."""
+    return _DOING.get(phase, str(phase))
+
+
+def step_name(step: Step) -> str:
+    """Return what a step is called."""
+    return _STEPS.get(step.name, sanitize_line(step.name))
+
+
+def format_step(step: Step | None, ascii_only: bool = False) -> str:
+    """Return ``weights ▕█████▋   ▏ 12/18`` or what is known of it."""
+    if step is None:
+        return ""
+    words = [step_name(step)]
+    fraction = step.fraction
+    if fraction is None and step.done is not None and step.total:
+        fraction = step.done / step.total
+    if fraction is not None:
+        words.append(progress_bar(fraction, ascii_only=ascii_only))
+    if step.done is not None and step.total is not None:
+        words.append(f"{step.done}/{step.total}")
+    elif fraction is not None:
+        words.append(f"{fraction:.0%}")
+    return " ".join(words)
+
+
+def format_elapsed(event: PhaseChanged, elapsed: float | None) -> str:
+    """Return ``4:10 of about 6:55``, the expectation only where there is one."""
+    if elapsed is None:
+        return ""
+    return format_clock(elapsed) + (f" of about {format_clock(event.expected)}" if event.expected else "")
+
+
+def format_phase(event: PhaseChanged, elapsed: float | None, ascii_only: bool = False) -> str:
+    """Return the live line of a phase, without the node."""
+    parts = [phase_name(event.phase), format_step(event.step, ascii_only), format_elapsed(event, elapsed)]
+    if event.detail:
+        parts.append(sanitize_line(event.detail))
+    return "   ".join(part for part in parts if part)
+
+
+def format_cache_drop(event: CachesDropped) -> str:
+    """Return what dropping gave back: free memory and page cache before and after, available memory if it moved."""
+    before, after = event.before, event.after
+    line = (
+        f"caches dropped  {(after.free - before.free) / GIB:+.1f} GiB   free {_arrow(before.free, after.free)}   "
+        f"page cache {_arrow(before.reclaimable, after.reclaimable)}"
+    )
+    if abs(after.available - before.available) > GIB:
+        line += f"   available {_arrow(before.available, after.available)}"
+    if event.proven is False:
+        line += "   the kernel counted no drop"
+    return line
+
+
+def format_release(event: MemoryReleased) -> str:
+    """Return what became of what an instance held: the proof, or in short what is left."""
+    who = sanitize_line(event.instance)
+    left = [
+        sanitize_line(what) if held is None else f"{sanitize_line(what)}: {format_size(held)}"
+        for what, held in event.holders
+    ]
+    lacks = event.missing or 0
+    missing = f"{format_size(lacks)} did not come back" if lacks > GIB else ""  # less comes and goes
+    if missing or left:
+        return f"{who}: " + "; ".join([*([missing] if missing else []), *left])
+    now = "" if event.available is None else f"; {event.available / GIB:.1f} GiB available"
+    then = "" if event.before_start is None or not now else f", {event.before_start / GIB:.1f} before it was started"
+    if event.missing is None:
+        return f"{who}: no process of it is left; whether all its memory is back could not be measured{now}"
+    if event.kept is not None:
+        return f"{who}: its memory is back, its container {sanitize_line(event.kept)} was kept{now}{then}"
+    return f"{who}: nothing of it is left{now}{then}"
+
+
+def guard_coverage_warning(coverage: GuardCoverage | None) -> str | None:
+    """Return what is to be said of a start that was not guarded as it was meant to be, None of every other."""
+    return {
+        GuardCoverage.NONE: "no guard watched its start",
+        GuardCoverage.PARTLY: "its guard did not answer for part of the start",
+    }.get(coverage or GuardCoverage.OFF)
+
+
+def format_guard_event(event: GuardActed) -> str:
+    """Return what the guard did in one plain sentence, with the memory it saw."""
+    why, instance = sanitize_line(event.why), sanitize_line(event.instance or "a container")
+    available = ""
+    if event.available is not None and " available" not in why:
+        available = f" at {format_size(event.available)} available"
+    free = "" if event.free is None else f"; {format_size(event.free)} are free"
+    match event.what:
+        case GuardAction.WARNED:
+            return f"memory is getting short{available}: {why}"
+        case GuardAction.KILLED:
+            return f"{instance} was stopped{available}: {why}"
+        case GuardAction.KILL_FAILED:
+            return f"{instance} could not be stopped{available}: {why}"
+        case GuardAction.ENDED:
+            return f"{instance} is not guarded any more: {why}"
+        case _:
+            return f"{why}{free}"
+
+
+def format_node_state(event: NodeStateChanged) -> str:
+    """Return a connection's state in words."""
+    if event.state is NodeState.OK:
+        return "connected again"
+    words = f"{event.state}"
+    if event.detail:
+        words += f": {sanitize_line(event.detail)}"
+    if event.attempt is not None:
+        words += f" (attempt {event.attempt}" + (f", next in {event.next_try:.1f} s" if event.next_try else "") + ")"
+    return words
+
+
+def format_verdict(verdict: Verdict, instance: str | None = None, node: str | None = None) -> list[str]:
+    """Return the verdict as people read it: what, the proof, what to try, and the command that tries it."""
+    lines = [sanitize_line(verdict.summary)]
+    for evidence in verdict.evidence:
+        what = "" if evidence.origin == LAST_LINE else "proof"
+        lines.append(f"  {what:<7} {evidence.place}: {sanitize_line(evidence.text)}")
+    lines.append(f"  try     {sanitize_line(verdict.remedy)}")
+    lines += [f"  also    {sanitize_line(other.summary)}{_at(other)}" for other in verdict.contributing]
+    if verdict.edit is not None and instance:
+        where = ["--node", node] if node else []
+        again = verdict.again or shlex.join(["sparkctl", "up", instance, *where, "--set", verdict.edit.setting])
+        lines.append(f"  again   {sanitize_line(again)}")
+        lines += [f"          {words}" for words in [describe_edit_source(verdict.edit)] if words]
+    return lines
+
+
+def describe_edit_source(edit: FieldChange) -> str:
+    """Return what a value to try rests on, nothing where the engine itself names it."""
+    if not edit.is_first_try:
+        return ""
+    return "a first try" + (f": it was {sanitize_line(edit.was)}" if edit.was is not None else "")
+
+
+def _at(verdict: Verdict) -> str:
+    line = next((proof.line for proof in verdict.evidence if proof.line is not None), None)
+    return "" if line is None else f" (line {line})"
+
+
+def _arrow(before: int, after: int) -> str:
+    return f"{before / GIB:.1f} → {after / GIB:.1f}"
+
+
+def format_cache_table(event: CachesDropped) -> list[str]:
+    """Return before and after of the three figures that matter, in GiB, right-aligned."""
+    rows = [
+        ("free", event.before.free, event.after.free),
+        ("page cache", event.before.reclaimable, event.after.reclaimable),
+        ("available", event.before.available, event.after.available),
+    ]
+    lines = [f"{sanitize_line(event.node)}   {'':10}  {'before':>7}  {'after':>7}"]
+    pad = " " * len(sanitize_line(event.node))
+    for name, before, after in rows:
+        change = (after - before) / GIB
+        lines.append(f"{pad}   {name:10}  {before / GIB:7.1f}  {after / GIB:7.1f}  GiB  {change:+.1f}")
+    if event.proven is False:
+        lines.append(f"{pad}   the kernel counted no drop")
+    return lines

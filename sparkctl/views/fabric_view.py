@@ -1,0 +1,123 @@
+"""The link of the Sparks: their fast ports, what these carry, and who is at the other end where addresses tell. Pure.
+
+Nothing on a Spark names the machine at the other end of a cable. Two that have addresses of one network on fast ports with a
+carrier reach each other over these; of others only the own ports are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from sparkctl.model.node import NodeName
+from sparkctl.model.sample import NetworkInterface, RdmaLane
+from sparkctl.views.overview.tile_model import NodeTileModel
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitized
+
+_GB = 1e9
+_IDLE_RATE = 1e6  # bytes/s: what two idle nodes say to each other is far less
+Port = tuple[NetworkInterface, RdmaLane]
+
+
+def render_fabric(glances: Sequence[NodeTileModel], ascii_only: bool = False) -> list[TextRow]:
+    """Return a row for each set of Sparks that share a network on fast ports, and for each whose peer is not known."""
+    if len(glances) < 2:
+        return []
+    ports = {seen.name: found for seen in glances if (found := _fast_ports(seen))}
+    by_peers: dict[tuple[NodeName, ...], set[str]] = {}
+    for network in dict.fromkeys(one for found in ports.values() for one in _networks(found)):
+        members = tuple(name for name, found in ports.items() if network in _networks(found))
+        if len(members) > 1:
+            by_peers.setdefault(members, set()).add(network)
+    rows = []
+    for members, networks in by_peers.items():
+        first = ports[members[0]]
+        used = first if len(by_peers) == 1 else [one for one in first if networks & set(one[0].networks or ())]
+        if len(members) > 2:
+            rows.append(_render_mesh(members, len(glances), networks, used, ascii_only))
+        else:
+            rows.append(_render_pair(members, used, ascii_only))
+    paired = {name for members in by_peers for name in members}
+    return rows + [
+        _render_unpaired(name, found, all(seen.is_known and seen.view.sample is not None for seen in glances))
+        for name, found in ports.items()
+        if name not in paired
+    ]
+
+
+def _render_mesh(
+    members: Sequence[str], count: int, networks: Collection[str], ports: Sequence[Port], ascii_only: bool
+) -> TextRow:
+    """Return of more than two that there is a way between all; who sends to whom is not known."""
+    line = "=" if ascii_only else "═"
+    who = f"all {count}" if len(members) == count else ", ".join(members)
+    return make_row(
+        " ", Span(f"{line}{line} {_speed(ports)} {line}{line} ", TextStyle.ACCENT), sanitized(who, TextStyle.TITLE),
+        sanitized(f"   in {' and '.join(sorted(networks))}", TextStyle.LABEL),
+    )  # fmt: skip
+
+
+def _render_pair(members: Sequence[str], ports: Sequence[Port], ascii_only: bool) -> TextRow:
+    """Return what the first of two has: what goes out here comes in there."""
+    line = "=" if ascii_only else "═"
+    name = f"{line}{line} {_speed(ports)} {line}{line}"
+    names = (
+        sanitized(members[0], TextStyle.TITLE),
+        Span(f" {name} ", TextStyle.ACCENT),
+        sanitized(members[1], TextStyle.TITLE),
+    )
+    received, sent = (
+        _sum(getattr(half, way) for port in ports for half in port) for way in ("receive_rate", "send_rate")
+    )
+    return make_row(
+        " ", *names, *_moves(received, sent, ascii_only),
+        Span(f"   {len(ports)} functions up" if len(ports) > 1 else "   one function up", TextStyle.LABEL),
+    )  # fmt: skip
+
+
+def _moves(received: float | None, sent: float | None, ascii_only: bool) -> TextRow:
+    """Return what a link moves each way; idle where it is known to move next to nothing."""
+    if received is not None and sent is not None and max(received, sent) < _IDLE_RATE:
+        return (Span("   idle", TextStyle.LABEL),)
+    up, down = ("out", "in") if ascii_only else ("↑", "↓")
+    return make_row(
+        Span(f"   {up}", TextStyle.LABEL), Span(_rate(sent), TextStyle.VALUE), Span(f"  {down}", TextStyle.LABEL),
+        Span(_rate(received), TextStyle.VALUE), Span(" GB/s", TextStyle.UNIT),
+    )  # fmt: skip
+
+
+def _render_unpaired(name: str, ports: Sequence[Port], are_all_seen: bool) -> TextRow:
+    """Return the own ports of one whose peer is not known; that there is none is said only where all others were seen."""
+    words = " and ".join(link.name for link, _ in ports)
+    known = are_all_seen and all(link.networks is not None for link, _ in ports)
+    why = "no address in common with another Spark" if known else "the other end is not known"
+    return make_row(
+        " ", sanitized(name, TextStyle.TITLE), Span(f"   {_speed(ports)} up: ", TextStyle.LABEL), sanitized(words, TextStyle.VALUE),
+        Span(f"   {why}", TextStyle.LABEL),
+    )  # fmt: skip
+
+
+def _fast_ports(seen: NodeTileModel) -> list[Port]:
+    """Return the interfaces of the fabric that have a carrier: those of RDMA ports."""
+    sample = seen.view.sample
+    if sample is None or not seen.is_known:
+        return []
+    ports = {port.interface: port for port in sample.rdma or ()}
+    return [(link, ports[link.name]) for link in sample.links or () if link.carrier and link.name in ports]
+
+
+def _networks(ports: Iterable[Port]) -> Collection[str]:
+    return dict.fromkeys(network for link, _ in ports for network in link.networks or ())
+
+
+def _speed(ports: Iterable[Port]) -> str:
+    fastest = max((link.speed or 0 for link, _ in ports), default=0)
+    return f"{fastest / 1000:g}G" if fastest else "?"
+
+
+def _sum(rates: Iterable[float | None]) -> float | None:
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known else None
+
+
+def _rate(rate: float | None) -> str:
+    return f"{'—':>6}" if rate is None else f"{rate / _GB:6.1f}"

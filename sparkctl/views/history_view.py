@@ -1,0 +1,380 @@
+"""The history as rows: the list of what was done, and everything about one of it. For the command line and the panel."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
+from sparkctl.history.start_diff import StartDiff, StartDifference
+from sparkctl.model.json_codec import to_json_data
+from sparkctl.model.phase import PhaseDuration, Step
+from sparkctl.model.sanitize import sanitize_line, sanitize_lines
+from sparkctl.model.switch_plan import SwitchStep
+from sparkctl.model.units import format_duration, format_gib
+from sparkctl.views.event_text import format_verdict, phase_name, step_name
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitized
+
+_UNKNOWN_END = "not known how it ended"
+_LATE = 1.25  # of the usual time
+_LABEL = 12  # columns
+_OF_THE_NEW = (
+    SwitchStep.STARTING,
+    SwitchStep.UNDOING,
+)  # steps of a switch; by the others something else stops, or comes back
+_OWN_WORDS = {OperationKind.SWITCH: ("resume", "abort"), OperationKind.STOP: ("free",)}
+_OF_THE_OLD = (SwitchStep.RESTORING, SwitchStep.RESTORED)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """One operation in the list, each field a column's text, cleaned; ``tone`` is that of the outcome."""
+
+    id: int
+    when: str
+    what: str
+    profile: str
+    nodes: str
+    outcome: str
+    took: str
+    why: str
+    tone: TextStyle
+
+
+@dataclass(frozen=True, slots=True)
+class DetailSection:
+    """A titled part of what is known of an operation."""
+
+    title: str
+    rows: tuple[TextRow, ...]
+
+
+def build_history_row(one: OperationRecord) -> HistoryRow:
+    """Return an operation as a row of the list."""
+    return HistoryRow(
+        one.id, when(one.began), verb_word(one), subject_words(one),
+        sanitize_line(", ".join(one.nodes)), describe_outcome(one), describe_duration(one), describe_reason(one), outcome_tone(one),
+    )  # fmt: skip
+
+
+def verb_word(one: OperationRecord) -> str:
+    """Return by which verb it was done, where that says more than what kind it was."""
+    verb = (one.command or "").removeprefix("sparkctl ").partition(" ")[0]
+    return verb if verb in _OWN_WORDS.get(one.kind, ()) else str(one.kind)
+
+
+def subject_words(one: OperationRecord) -> str:
+    """Return what it was done to: a profile or an instance, or all there is on the nodes that were meant."""
+    if name := one.profile or one.instance:
+        return sanitize_line(name)
+    if one.kind is OperationKind.SWITCH:
+        return "what was left"  # it was refused before it was known which
+    freed = [word for word in (one.command or "").split()[2:] if not word.startswith("-")]
+    return sanitize_line(f"everything on {' and '.join(freed)}") if freed else "everything"
+
+
+def _again(one: OperationRecord) -> str | None:
+    """Return the command that asks for the same again; nothing is left to be resumed or undone where that was done."""
+    return None if one.has_succeeded and verb_word(one) in _OWN_WORDS[OperationKind.SWITCH] else one.command
+
+
+def when(seconds: float) -> str:
+    """Return a unix time as the operator's own clock shows it."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)) if seconds else "—"
+
+
+def _to_the_second(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds)) if seconds else "—"
+
+
+def describe_outcome(one: OperationRecord) -> str:
+    """Return how it ended, in a word or two."""
+    if one.outcome is None:
+        return "under way" if one.is_running else _UNKNOWN_END
+    return sanitize_line(one.outcome).replace("-", " ")
+
+
+def outcome_tone(one: OperationRecord) -> TextStyle:
+    """Return how bad that is."""
+    if one.is_running:
+        return TextStyle.ACCENT
+    if one.has_succeeded:
+        return TextStyle.GOOD
+    return TextStyle.BAD if one.outcome == "failed" else TextStyle.ATTENTION
+
+
+def describe_duration(one: OperationRecord) -> str:
+    """Return how long it took, and what was usual where that is known: ``6 min 55 s of about 6 min 40 s``."""
+    seconds = next((share.seconds for share in one.shares if share.seconds is not None), one.seconds)
+    if seconds is None:
+        return ""
+    usual = one.usual.seconds
+    return format_duration(seconds) + (
+        f" of about {format_duration(usual)}" if usual is not None and one.kind is OperationKind.START else ""
+    )
+
+
+def describe_reason(one: OperationRecord) -> str:
+    """Return why it ended as it did, on one line."""
+    cause = next((share.cause for share in one.shares if share.cause is not None), None)
+    is_left = one.kind is OperationKind.SWITCH and one.outcome == "interrupted"  # where, and what became of it
+    if one.verdict is not None and not (is_left and one.why):
+        return sanitize_line(" ".join(one.verdict.summary.split()))
+    words = one.why or (cause.replace("-", " ") if cause and not one.has_succeeded else None) or ""
+    return sanitize_line("; ".join(" ".join(line.split()).rstrip(".") for line in words.splitlines() if line.strip()))
+
+
+def format_history(found: Sequence[OperationRecord], columns: int | None, *, has_others: bool = False) -> list[str]:
+    """Return the list as a table with a head. On a terminal that is too narrow for it each reason has a line of its own, and
+    the year and what was usual are left to the detail. ``has_others``: more is kept than was asked for."""
+    from sparkctl.views.text.line_wrap import truncate_line
+
+    if not found:
+        if has_others:
+            return ["nothing in the history is like that; all of it: sparkctl history"]
+        return ["nothing was done from this machine yet; whatever up, down, free and switch do will be listed here"]
+    made = [build_history_row(one) for one in found]
+    rows = [_HEAD, *((str(r.id), r.when, r.what, r.profile, r.nodes, r.outcome, r.took, r.why) for r in made)]
+    lines = _table(rows)
+    if columns is None or all(len(line) <= columns for line in lines):
+        return lines
+    table = _table([one[:-1] for one in rows])
+    if any(len(line) > columns for line in table):
+        table = _table([_HEAD[:-1], *(_short(one) for one in rows[1:])])
+    lines = []
+    for line, one in zip(table, rows, strict=True):
+        why = one[-1] if one is not _HEAD else ""
+        lines += [truncate_line(line, columns), *([truncate_line(f"      {why}", columns)] if why else [])]
+    return lines
+
+
+def _short(one: tuple[str, ...]) -> tuple[str, ...]:
+    return (one[0], one[1][5:], *one[2:6], one[6].partition(" of about ")[0])
+
+
+_HEAD = ("id", "when", "what", "profile", "nodes", "outcome", "took", "why")
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(one[at]) for one in rows) for at in range(len(rows[0]))]
+    return [
+        "  ".join([f"{one[0]:>{widths[0]}}", *(f"{one[at]:{widths[at]}}" for at in range(1, len(one)))]).rstrip()
+        for one in rows
+    ]
+
+
+def build_operation_sections(
+    one: OperationRecord,
+    worked: OperationRecord | None,
+    changes: StartDiff | None,
+    parts: Sequence[OperationRecord] = (),
+) -> tuple[DetailSection, ...]:
+    """Return everything that is known of one operation. ``worked``: the last good start before it, ``changes`` since that;
+    ``parts``: what a switch was made of."""
+    sections = [
+        DetailSection(f"{one.id}: {verb_word(one)} of {subject_words(one)}", tuple(_head(one))),
+        DetailSection("how it ended" if one.has_succeeded else "why", tuple(_why(one))),
+        *(DetailSection(_of(one, "phases", share), tuple(_phases(one, share))) for share in one.shares),
+        DetailSection("steps", tuple(_steps(one))),
+        DetailSection("made of", tuple(_made_of(parts))),
+        DetailSection("memory", tuple(_memory(one))),
+        DetailSection("seen", tuple(_seen(one))),
+        *(DetailSection(_of(one, "node", share), tuple(_facts(share))) for share in one.shares),
+        DetailSection("files", tuple(_files(one))),
+    ]
+    if one.kind is OperationKind.START:
+        sections.append(DetailSection("changed since it last worked", tuple(_changed(worked, changes))))
+    return tuple(each for each in sections if each.rows)
+
+
+def format_sections(sections: Sequence[DetailSection]) -> Iterator[str]:
+    """Yield the sections as text."""
+    from sparkctl.views.text.styled_text import plain_text
+
+    for number, section in enumerate(sections):
+        if number:
+            yield ""
+        yield section.title
+        yield from ("  " + plain_text(each) for each in section.rows)
+
+
+def _of(one: OperationRecord, title: str, share: NodeResult) -> str:
+    return title if len(one.shares) == 1 else f"{title}, {_who(one, share)}"
+
+
+def _who(one: OperationRecord, share: NodeResult) -> str:
+    """Return whose part that is: of a start the node is enough, elsewhere several instances may be on one."""
+    return sanitize_line(share.node if one.kind is OperationKind.START else f"{share.instance} on {share.node}")
+
+
+def _pair(name: str, value: str, tone: TextStyle = TextStyle.VALUE) -> TextRow:
+    return make_row(
+        Span(f"{name:{_LABEL}}" if len(name) < _LABEL else f"{name}  ", TextStyle.LABEL), sanitized(value, tone)
+    )
+
+
+def _head(one: OperationRecord) -> Iterator[TextRow]:
+    yield _pair("outcome", describe_outcome(one), outcome_tone(one))
+    yield _pair("began", _to_the_second(one.began) + (f" by {one.operator}" if one.operator else ""))
+    if one.ended is not None:
+        yield _pair(
+            "ended", _to_the_second(one.ended) + (f", exit code {one.exit_code}" if one.exit_code is not None else "")
+        )
+    if took := describe_duration(one):
+        yield _pair("took", took)
+    yield _pair("on", ", ".join(one.nodes))
+    for name, value in (("engine", one.engine), ("image", one.image), ("hash", one.hash), ("again", _again(one))):
+        if value is not None:
+            yield _pair(name, value)
+    if one.parent is not None:
+        yield _pair("part of", f"the switch {one.parent}: sparkctl history show {one.parent}")
+
+
+def _why(one: OperationRecord) -> Iterator[TextRow]:
+    if one.verdict is not None:
+        yield from (
+            make_row(sanitized(line))
+            for line in format_verdict(one.verdict, one.instance, one.nodes[0] if one.nodes else None)
+        )
+        if one.kind is not OperationKind.SWITCH:
+            return  # of a switch there is what became of the one before, too
+    if one.why:
+        yield from (make_row(sanitized(line)) for line in sanitize_lines(one.why) if line.strip())
+    elif words := describe_reason(one):
+        yield make_row(sanitized(words))
+    if one.hint and not one.has_succeeded:
+        yield from (make_row(sanitized(line, TextStyle.LABEL)) for line in sanitize_lines(one.hint))
+
+
+def _phases(one: OperationRecord, share: NodeResult) -> Iterator[TextRow]:
+    """Yield each part with what it took and, of the head, what was expected; of a part that comes twice, the second is the
+    second."""
+    left = expected_durations(one, share)
+    for part in share.parts:
+        usual = next((each for each in left if each.key == part.key), None)
+        if usual is not None:
+            left.remove(usual)
+        expected = "" if usual is None else f"   usually {format_duration(usual.seconds)}"
+        is_late = usual is not None and part.seconds > _LATE * usual.seconds + 1.0
+        yield make_row(
+            Span(f"{part_name(part):28}", TextStyle.LABEL),
+            Span(f"{format_duration(part.seconds):>12}", TextStyle.ATTENTION if is_late else TextStyle.VALUE),
+            Span(expected, TextStyle.LABEL),
+        )
+
+
+def expected_durations(one: OperationRecord, share: NodeResult) -> list[PhaseDuration]:
+    """Return what was usual: it is known of the head, whose parts are not those of another rank."""
+    return list(one.usual.parts) if share.node in one.nodes[:1] else []
+
+
+def part_name(part: PhaseDuration) -> str:
+    """Return what a part of a start is called: ``loading: weights``."""
+    return phase_name(part.phase) + (f": {step_name(Step(part.step))}" if part.step else "")
+
+
+def _steps(one: OperationRecord) -> Iterator[TextRow]:
+    for each in one.moments:
+        after = "" if each.seconds is None else f"after {format_duration(each.seconds)}"
+        is_said = each.step in _OF_THE_NEW or (each.instance != one.instance and each.step not in _OF_THE_OLD)
+        whose = each.instance if is_said else ""
+        words = " ".join(sanitize_line(f"{each.step} {whose}").split())
+        yield make_row(
+            Span(f"{words:28}", TextStyle.LABEL),
+            Span(f"{after:>18}"),
+            sanitized(f"   {each.proof}" if each.proof else ""),
+        )
+
+
+def _made_of(parts: Sequence[OperationRecord]) -> Iterator[TextRow]:
+    for part in parts:
+        each = build_history_row(part)
+        yield make_row(
+            Span(f"{each.id:>4}  {each.what} of {each.profile} on {each.nodes}: ", TextStyle.LABEL),
+            Span(each.outcome, each.tone),
+            Span(f"   {each.took}" if each.took else ""),
+        )
+
+
+def _memory(one: OperationRecord) -> Iterator[TextRow]:
+    widest = max((len(_who(one, share)) for share in one.shares), default=0)
+    for share in one.shares:
+        known = (
+            ("available before", share.available_before if one.kind is OperationKind.START else None), ("at its peak", share.peak),
+            ("once ready", share.settled), ("estimated", share.estimated), ("came back", share.freed),
+            ("available then", share.available_after),
+            ("before it was started", None if one.kind is OperationKind.START else share.available_before),
+            ("missing", share.missing or None),
+        )  # fmt: skip
+        words = [f"{name} {format_gib(value)}" for name, value in known if value is not None]
+        if words:
+            yield _pair(f"{_who(one, share):{widest}}", ", ".join(words))
+
+
+def _seen(one: OperationRecord) -> Iterator[TextRow]:
+    for share in one.shares:
+        words = [] if share.accept_length is None else [f"accept length {share.accept_length:.2f}"]
+        words += [] if share.tokens_per_second is None else [f"{share.tokens_per_second:.1f} tokens/s of a request"]
+        if words:
+            yield _pair(_who(one, share), ", ".join(words))
+
+
+def _facts(share: NodeResult) -> Iterator[TextRow]:
+    known = (
+        ("container", share.container and share.container[:12]), ("digest", share.image_digest), ("driver", share.driver),
+        ("kernel", share.kernel), ("version", share.engine_version),
+    )  # fmt: skip
+    yield from (_pair(name, value) for name, value in known if value is not None)
+
+
+def _files(one: OperationRecord) -> Iterator[TextRow]:
+    for share in one.shares:
+        if share.log is not None:
+            yield _pair("log", share.log)
+        if share.receipt is not None:
+            yield _pair("guard", share.receipt)
+
+
+def _changed(worked: OperationRecord | None, changes: StartDiff | None) -> Iterator[TextRow]:
+    if worked is None or changes is None:
+        yield make_row(Span("no earlier start of it that went well is known", TextStyle.LABEL))
+        return
+    yield make_row(Span(f"since {worked.id}, {when(worked.began)}", TextStyle.LABEL))
+    if not changes.found:
+        yield make_row(Span("nothing that is kept is different"))
+    for each in changes.found:
+        yield from render_changes(each)
+    if changes.unknown:
+        yield make_row(sanitized(f"not kept, so not compared: {', '.join(changes.unknown)}", TextStyle.LABEL))
+
+
+def render_changes(one: StartDifference) -> Iterator[TextRow]:
+    """Yield a change as a unified diff does: the old with a minus, the new with a plus."""
+    if one.before is not None:
+        yield make_row(Span("- ", TextStyle.BAD), sanitized(f"{one.what}: {one.before}"))
+    if one.after is not None:
+        yield make_row(Span("+ ", TextStyle.GOOD), sanitized(f"{one.what}: {one.after}"))
+
+
+def build_history_json(found: Sequence[OperationRecord]) -> dict[str, object]:
+    """Return the list as JSON data; the profile's text is left to `operation_document`."""
+    return {"schema": 1, "operations": [{k: v for k, v in _plain(one).items() if k != "text"} for one in found]}
+
+
+def build_operation_json(
+    one: OperationRecord,
+    worked: OperationRecord | None,
+    changes: StartDiff | None,
+    parts: Sequence[OperationRecord] = (),
+) -> dict[str, object]:
+    """Return everything of one operation as JSON data."""
+    since = None if worked is None or changes is None else {"id": worked.id, "began": worked.began} | _plain(changes)
+    made_of = [part.id for part in parts]
+    return {"schema": 1, "operation": _plain(one), "made_of": made_of, "changed_since_it_worked": since}
+
+
+def _plain(value: object) -> dict[str, object]:
+    data = to_json_data(value)
+    assert isinstance(data, dict)
+    return data

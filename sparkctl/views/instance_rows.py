@@ -1,0 +1,369 @@
+"""The parts of the instance screen: why it failed, how far its start is, what it does, what it holds, what it runs with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from sparkctl.commands.start.launched import ContainerLaunch
+from sparkctl.logs.line_classifier import LogLevel, parse_level_header
+from sparkctl.model.decode_step import DecodeStepSpec
+from sparkctl.model.engine_metrics import DraftAcceptance, EngineMeter, Quantiles
+from sparkctl.model.events import CommandEnded
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.launch_plan import LaunchPlan, ReadinessRule
+from sparkctl.model.phase import Phase
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.units import GIB, format_gib
+from sparkctl.model.verdict import FieldChange, Verdict
+from sparkctl.monitor.meter_series import LastValue, MeterSeries
+from sparkctl.profiles.exporters.docker_line import format_docker_run
+from sparkctl.views import meter_view as words
+from sparkctl.views.overview.tile_model import format_age
+from sparkctl.views.overview.tile_rows import Part, Space, label, render_labelled_text
+from sparkctl.views.text.charts import render_claim_bar, render_gauge
+from sparkctl.views.text.line_wrap import wrap_line
+from sparkctl.views.text.styled_text import (
+    Span,
+    TextRow,
+    TextStyle,
+    make_row,
+    pad_row,
+    row_width,
+    sanitized,
+    text_width,
+    truncate_row,
+)
+
+_ASKED = re.compile(r'"GET /(?:health|metrics)\S* HTTP')
+_LEVELS = {LogLevel.WARNING: TextStyle.ATTENTION, LogLevel.ERROR: TextStyle.BAD}
+_POSITIONS = 8
+_MORE = 1.1  # times what is expected: what is nearer is as expected
+
+
+# --- a verdict --------------------------------------------------------------------------------------------------------
+
+
+def render_verdict(verdict: Verdict, space: Space) -> list[Part]:
+    """Return what happened, the lines that prove it, and what to change."""
+    room = max(8, space.columns)
+    parts = [
+        Part(
+            0,
+            tuple(
+                make_row(Span(line.strip(), TextStyle.STRONG))
+                for line in wrap_line(sanitize_line(verdict.summary), room, 0)
+            ),
+        )
+    ]
+    for at, proof in enumerate(verdict.evidence):
+        where = f"{proof.place:<10} "
+        parts.append(
+            Part(
+                2 + at,
+                tuple(render_labelled_text("proof" if not at else "", where + proof.text, space, TextStyle.VALUE, 2)),
+            )
+        )
+    parts.append(Part(1, tuple(render_labelled_text("try", verdict.remedy, space, TextStyle.VALUE, 4))))
+    if verdict.edit is not None:
+        parts.append(Part(1, tuple(_change_rows(verdict.edit, room))))
+    for at, one in enumerate(verdict.contributing):
+        line = evidence_line(one)
+        where = "" if line is None else f"line {line:<5} "
+        parts.append(
+            Part(
+                3 + at,
+                tuple(render_labelled_text("also" if not at else "", where + one.summary, space, TextStyle.LABEL, 2)),
+            )
+        )
+    return parts
+
+
+def _change_rows(edit: FieldChange, columns: int) -> list[TextRow]:
+    """Return the change on one row, or where it is too long for that the field above and its values below."""
+    field, *values = change_row(edit)
+    if row_width(whole := make_row(label("change"), field, *values)) <= columns:
+        return [whole]
+    below = make_row(Span(values[0].text.lstrip(), values[0].tone), *values[1:])
+    return [truncate_row(make_row(label("change"), field), columns), truncate_row(make_row(label(""), *below), columns)]
+
+
+def change_row(edit: FieldChange) -> TextRow:
+    """Return what is to be changed: the field, its value and the one to try."""
+    spans = [sanitized(edit.field, TextStyle.LABEL)]
+    if edit.was is not None:
+        spans += [sanitized(f"  {edit.was}", TextStyle.VALUE), Span(" → ", TextStyle.LABEL)]
+    else:
+        spans.append(Span("  " if edit.value == "null" else " = ", TextStyle.LABEL))
+    spans.append(
+        Span("taken away", TextStyle.STRONG) if edit.value == "null" else sanitized(edit.value, TextStyle.STRONG)
+    )
+    return tuple(spans)
+
+
+def render_verdict_keys(
+    verdict: Verdict,
+    space: Space,
+    more: Sequence[tuple[str, str]] = (),
+    accepts: str | None = None,
+    *,
+    roomy: bool = False,
+) -> list[TextRow]:
+    """Return the keys under a verdict, as many rows as it takes: in one column where it is ``roomy``, else in several. The
+    proof is one of them away. ``more``: a key and what it does; ``accepts``: the one that does what is proposed."""
+    line = evidence_line(verdict)
+    tries = [] if accepts is None or verdict.edit is None else [(accepts, "tries the change")]
+    log = ("l", "log") if line is None else ("enter", f"log at line {line}")
+    keys = [*tries, log, *more, ("y", "copy verdict")]
+    names, does = (max(text_width(key[at]) for key in keys) for at in range(2))
+    wide = names + 1 + does + 4
+    across = 1 if roomy else max(1, min(len(keys), (space.columns + 4) // wide))
+    made = [make_row(Span(f"{key:<{names}} ", TextStyle.KEY), Span(words, TextStyle.LABEL)) for key, words in keys]
+    lines = [made[begin : begin + across] for begin in range(0, len(made), across)]
+    return [make_row(*(span for one in line[:-1] for span in pad_row(one, wide)), *line[-1]) for line in lines]
+
+
+def format_profile_field(field: str, run: ContainerLaunch | None) -> str:
+    """Return a profile's field with the value that the container was started with, where that can be read back."""
+    flag = f"--{field.removeprefix('args.')}"
+    args = () if run is None or not field.startswith("args.") else run.plan.command
+    value = next((after for one, after in pairwise(args) if one == flag), None)
+    value = value or next((one.partition("=")[2] for one in args if one.startswith(f"{flag}=")), None)
+    return sanitize_line(f"{field} {value}" if value else field)
+
+
+def evidence_line(verdict: Verdict) -> int | None:
+    """Return the line of the log that proves it best, None where it is no line of the log."""
+    return next((proof.line for proof in verdict.evidence if proof.line is not None), None)
+
+
+def evidence_lines(verdict: Verdict) -> tuple[int, ...]:
+    """Return every line of the log that proves it, or what contributed to it, in the order of the log."""
+    every = (proof.line for one in (verdict, *verdict.contributing) for proof in one.evidence)
+    return tuple(sorted({line for line in every if line is not None}))
+
+
+def format_verdict_for_copy(end: CommandEnded) -> str:
+    """Return a verdict for a clipboard: a message to somebody else."""
+    verdict = end.verdict
+    if verdict is None:
+        return sanitize_line(end.message or str(end.outcome))
+    lines = [f"{end.instance} on {end.node} failed: {verdict.summary}"]
+    for proof in verdict.evidence:
+        where = f"log {proof.place}" if proof.origin == "log" else proof.place
+        lines.append(f"  {where}: {proof.text}")
+    return "\n".join(sanitize_line(line) for line in [*lines, f"  try: {verdict.remedy}"])
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+def position_rows(
+    seen: DraftAcceptance | None, space: Space, last: MeterSeries | None = None, now: float = 0.0
+) -> list[TextRow]:
+    """Return how often the first, second, third draft token was accepted, each as a bar; nothing where it was never told.
+
+    ``last``: what was told last, which stays, faded, with its age at ``now``, while nobody is answered.
+    """
+    kept = None if last is None else last.positions
+    fresh = () if seen is None else seen.per_position or ()
+    shares = fresh or (() if kept is None else kept.value)
+    tone = TextStyle.ACCENT if fresh else TextStyle.STALE
+    rows = []
+    for at, share in enumerate(shares[:_POSITIONS], 1):
+        name = f"draft {at}" if at < 10 else f"dr. {at}"
+        line = render_gauge(share, space.bar, space.ascii_only, tone)
+        age = (
+            Span(f"   {format_age(now - kept.ts)}", TextStyle.STALE)
+            if kept is not None and not fresh and at == 1
+            else Span("")
+        )
+        figure = Span(f"{words.format_percent(share):>5}", TextStyle.VALUE if fresh else TextStyle.STALE)
+        rows.append(make_row(label(name), *line, "  ", figure, age))
+    if (more := len(shares) - _POSITIONS) > 0:
+        rows.append(make_row(label(""), Span(f"{more} more", TextStyle.LABEL)))
+    return rows
+
+
+def latency_rows(
+    numbers: EngineMeter, drafts: bool, last: MeterSeries | None = None, now: float = 0.0
+) -> list[TextRow]:
+    """Return the time to the first token and between the following, prompts and the prefix cache.
+
+    ``last``: what was told last of each; where there is nothing newer it stays, faded, with its age at ``now``: what is below
+    does not jump with every request.
+    """
+    kept = last or MeterSeries()
+    between = "step" if drafts or numbers.acceptance is not None else "token"
+    rows = [
+        _latency_row("TTFT", numbers.ttft, kept.ttft, now),
+        _latency_row("between", numbers.inter_token, kept.inter_token, now, f"   from {between} to {between}"),
+        _prompts_row(numbers, kept, now),
+    ]
+    return [each for each in rows if each is not None]
+
+
+def _latency_row(
+    name: str, fresh: Quantiles | None, last: LastValue[Quantiles] | None, now: float, of: str = ""
+) -> TextRow | None:
+    if fresh is not None:
+        return make_row(label(name), Span(words.format_latency(fresh), TextStyle.VALUE), Span(of, TextStyle.LABEL))
+    if last is None:
+        return None
+    return make_row(
+        label(name), Span(f"{words.format_latency(last.value)}   {format_age(now - last.ts)}", TextStyle.STALE)
+    )
+
+
+def _prompts_row(numbers: EngineMeter, last: MeterSeries, now: float) -> TextRow | None:
+    prompts: list[Span] = []
+    if numbers.prompt_rate:
+        prompts.append(Span(f"{words.format_token_rate(numbers.prompt_rate):<12}", TextStyle.VALUE))
+    if numbers.prefix_hit_rate is not None:
+        prompts += [
+            Span("prefix cache ", TextStyle.LABEL),
+            Span(words.format_percent(numbers.prefix_hit_rate), TextStyle.VALUE),
+        ]
+        prompts.append(Span(" found", TextStyle.UNIT))
+    rate, found = last.prompt_rate, last.prefix_hit_rate
+    if not prompts and (told := [one.ts for one in (rate, found) if one is not None]):
+        text = "" if rate is None else f"{words.format_token_rate(rate.value):<12}"
+        text += "" if found is None else f"prefix cache {words.format_percent(found.value)} found"
+        prompts.append(Span(f"{text.rstrip()}   {format_age(now - max(told))}", TextStyle.STALE))
+    return (label("prompts"), *prompts) if prompts else None
+
+
+def render_step_cost(numbers: EngineMeter, per_step: DecodeStepSpec | None) -> TextRow | None:
+    """Return how often the engine steps, for how many requests at once, and how many tokens are drafted; None where
+    nothing of it is known."""
+    spans: list[Span] = []
+    if numbers.steps is not None:
+        spans += [Span(f"{numbers.steps:.1f}", TextStyle.VALUE), Span(" per second", TextStyle.UNIT)]
+    if numbers.batch is not None:
+        spans += [
+            Span("   " if spans else ""),
+            Span(f"{numbers.batch:.1f}", TextStyle.VALUE),
+            Span(" requests each", TextStyle.UNIT),
+        ]
+    if per_step is not None and per_step.draft_tokens:
+        spans += [
+            Span("   " if spans else ""),
+            Span(f"{per_step.draft_tokens}", TextStyle.VALUE),
+            Span(" drafted", TextStyle.UNIT),
+        ]
+    return make_row(label("steps"), *spans) if spans else None
+
+
+def render_memory_claim(one: InstanceView, total: int | None, space: Space) -> list[TextRow]:
+    """Return what it holds against what it is expected to hold, on the scale of the memory bar; nothing where neither is
+    known. What is near to it is as expected, and needs no words."""
+    if one.memory is None:
+        if one.expected is None:
+            return []
+        expected = Span(f" of {format_gib(one.expected)} expected", TextStyle.UNIT)
+        return [make_row(label("holds"), Span(words.UNKNOWN, TextStyle.STALE), expected)]
+    more = 0 if one.expected is None else one.memory - one.expected
+    over = one.expected is not None and one.memory > _MORE * one.expected
+    figure = make_row(Span(f"{one.memory / GIB:5.1f}", TextStyle.ATTENTION if over else TextStyle.STRONG))
+    if one.expected is not None:
+        figure = make_row(*figure, Span(f" of {one.expected / GIB:.1f} GiB", TextStyle.UNIT))
+    else:
+        figure = make_row(*figure, Span(" GiB", TextStyle.UNIT))
+    line = (
+        ()
+        if total is None
+        else (
+            *render_claim_bar(one.memory, one.expected, total, space.bar, space.ascii_only, _MORE),
+            Span("  "),
+        )
+    )
+    rows = [make_row(label("holds"), *line, *figure)]
+    if one.expected is None:
+        rows.append(make_row(label(""), Span("no claim is known", TextStyle.LABEL)))
+    elif over:
+        rows.append(make_row(label(""), Span(f"{format_gib(more)} more than expected", TextStyle.ATTENTION)))
+    elif one.expected > _MORE * one.memory or (more < 0 and one.phase is not Phase.READY):
+        less = "less than expected" if one.phase is Phase.READY else "still to come, as expected"
+        rows.append(make_row(label(""), Span(f"{format_gib(one.expected - one.memory)} {less}", TextStyle.LABEL)))
+    return rows
+
+
+# --- what it runs with ------------------------------------------------------------------------------------------------
+
+
+def render_launched_plan(run: ContainerLaunch, columns: int) -> list[TextRow]:
+    """Return the plan as it was read back from the container: what its labels say, then the ``docker run`` line."""
+    plan = run.plan
+    heads = [
+        ("profile", f"{plan.profile}   hash {plan.profile_hash}" if plan.profile else words.UNKNOWN),
+        ("image", plan.image), ("ready", describe_ready_rule(run.ready)),
+        ("claims", words.UNKNOWN if plan.expected_memory is None else format_gib(plan.expected_memory)),
+    ]  # fmt: skip
+    space = Space(columns)
+    rows = [
+        each for name, sentence in heads for each in render_labelled_text(name, sentence, space, TextStyle.VALUE, 4)
+    ]
+    return [*rows, (), *render_docker_run(plan, columns)]
+
+
+def render_docker_run(plan: LaunchPlan, columns: int) -> list[TextRow]:
+    """Return the ``docker run`` line, an option a row; flags dim, values bright."""
+    rows = []
+    for line in format_docker_run(plan, with_labels=False).splitlines():
+        for piece in wrap_line(sanitize_line(line), columns, 4):
+            indent = len(piece) - len(piece.lstrip(" "))
+            flag, gap, value = piece.strip().partition(" ")
+            spans = [Span(" " * indent), Span(flag, TextStyle.LABEL if flag.startswith("-") else TextStyle.VALUE)]
+            rows.append((*spans, Span(gap + value, TextStyle.VALUE)))
+    return rows
+
+
+def describe_ready_rule(rule: ReadinessRule | None) -> str:
+    """Return what has to be so before it counts as ready."""
+    if rule is None:
+        return "its labels do not say"
+    parts = [f"the line /{_unescaped(rule.line)}/"] if rule.line else []
+    parts += [f"{rule.health} answers"] if rule.health else []
+    parts += [f"one token by {rule.probe}"] if rule.probe != "none" else []
+    return ", then ".join(parts) or "it runs"
+
+
+def _unescaped(pattern: str) -> str:
+    """Return a pattern without the backslashes that mean nothing: before blanks and the like."""
+    return re.sub(r"\\([ #&~'\"!,/:;<=>@_`%-])", r"\1", pattern)
+
+
+def render_log_status(words: str | None, columns: int) -> list[TextRow]:
+    """Return what is the matter with a log, as `matter_lines`, in a tone that no line of an engine has."""
+    return (
+        [] if words is None else [make_row(Span(line, TextStyle.ACCENT)) for line in format_log_status(words, columns)]
+    )
+
+
+def format_log_status(words: str, columns: int) -> list[str]:
+    """Return a sentence folded; a path at its end is there to be copied, so it has a line of its own where it needs one."""
+    words, columns = sanitize_line(words), max(8, columns)
+    head, gap, path = words.rpartition(": ")
+    if gap and path.startswith("/") and text_width(words) > columns:
+        pieces = [path[at : at + columns] for at in range(0, len(path), columns)]  # one that is longer goes on below
+        return [*wrap_line(f"{head}:", columns, 0), *pieces]
+    return wrap_line(words, columns, 0)
+
+
+def render_log_tail(lines: Sequence[str], trouble: str | None, room: int, columns: int = 80) -> list[TextRow]:
+    """Return what the log said last, oldest first, without its lines' headers; where nothing came, why.
+
+    That somebody (sparkctl, for one) asked for its health and its figures is left out.
+    """
+    last = render_log_status(trouble, columns)[-max(1, room) :]
+    shown = [line for line in lines if not _ASKED.search(line)][-max(1, room - len(last)) :] if room > len(last) else []
+    if not shown and not last:
+        return [make_row(Span("reading ...", TextStyle.STALE))]
+    return [*map(_tail_row, shown), *last]
+
+
+def _tail_row(line: str) -> TextRow:
+    text = sanitize_line(line)
+    level, head = parse_level_header(text)
+    return make_row(Span(text[head:], _LEVELS.get(level, TextStyle.LABEL) if level else TextStyle.LABEL))

@@ -1,0 +1,117 @@
+"""An engine's figures in words. ``idle`` is said where no step happened, an em dash where nothing is known."""
+
+from __future__ import annotations
+
+from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
+from sparkctl.monitor.bandwidth import GB, Bandwidth, BandwidthSource
+
+UNKNOWN = "—"
+IDLE = "idle"
+_SOURCES = {MeterSource.COUNTERS: "", MeterSource.GAUGE: " · by its gauge", MeterSource.LOG: " · by its log"}
+
+
+def format_token_rate(rate: float | None) -> str:
+    """Return ``12.7 tok/s``; from 100 on without a decimal."""
+    if rate is None:
+        return UNKNOWN
+    return f"{rate:.1f} tok/s" if rate < 99.95 else f"{rate:.0f} tok/s"
+
+
+def format_throughput(numbers: EngineMeter) -> str:
+    """Return ``12.7 tok/s``, ``reading prompts``, ``idle`` or an em dash."""
+    if numbers.activity is EngineActivity.IDLE:
+        return IDLE
+    if numbers.activity is EngineActivity.PREFILL:
+        return "reading prompts" + (f" · {format_token_rate(numbers.prompt_rate)}" if numbers.prompt_rate else "")
+    return format_token_rate(numbers.generation_rate)
+
+
+def format_draft_acceptance(numbers: EngineMeter, drafted: int | None = None) -> str:
+    """Return ``1.75 per step · 20 % of 3 drafts``, ``no drafts``, ``idle`` or an em dash.
+
+    ``drafted``: the draft tokens that a step is configured to have. Where the figures are not differences of counters,
+    what they are is said: ``· by its gauge``.
+    """
+    if numbers.activity is EngineActivity.IDLE:
+        return IDLE
+    seen = numbers.acceptance
+    if seen is None:
+        return UNKNOWN
+    if seen.length is None and seen.rate is None:
+        return "no drafts" + _SOURCES[seen.estimator]
+    parts = [] if seen.length is None else [f"{seen.length:.2f} per step"]
+    if seen.rate is not None:
+        parts.append(f"{format_percent(seen.rate)} of {_drafts(drafted)}")
+    elif drafted is not None:
+        parts.append(f"of {drafted + 1} at most")
+    return " · ".join(parts) + _SOURCES[seen.estimator]
+
+
+def _drafts(drafted: int | None) -> str:
+    if drafted is None:
+        return "drafts"
+    return f"{drafted} draft" if drafted == 1 else f"{drafted} drafts"
+
+
+def format_position_acceptance(seen: DraftAcceptance | None) -> str:
+    """Return ``86 · 71 · 62 %``: how often the first, second, third draft token was accepted."""
+    if seen is None or not seen.per_position:
+        return UNKNOWN
+    return " · ".join(f"{share * 100:.0f}" for share in seen.per_position) + " %"
+
+
+def format_bandwidth(seen: Bandwidth | None) -> str:
+    """Return ``≈ 196 GB/s est. · 85 % of 230 measured, 72 % of 273 spec``, with a range for a mixture of experts.
+
+    Of the GPU's own counter: ``2118 GB/s measured · 44 % of 4814 spec``. Nothing where there is none: it is blank.
+    """
+    if seen is None:
+        return ""
+    amount = _between(seen.low / GB, seen.high / GB)
+    if not seen.plausible:
+        return f"≈ {amount} GB/s est. · more than the memory can do: {seen.suspect}"
+    spec = f"{_percents(seen.of_spec())} % of {seen.ceiling.spec / GB:.0f} spec"
+    if seen.source is BandwidthSource.COUNTER:
+        return f"{amount} GB/s measured · {spec}"
+    best, shares = seen.ceiling.measured, seen.of_measured()
+    if best is not None and shares is not None:
+        spec = f"{_percents(shares)} % of {best / GB:.0f} measured, {spec}"
+    return f"≈ {amount} GB/s est. · {spec}"
+
+
+def _percents(shares: tuple[float, float]) -> str:
+    low, high = shares
+    return _between(low * 100, high * 100)
+
+
+def format_queue(numbers: EngineMeter) -> str:
+    """Return ``3 running, 1 waiting``."""
+    if numbers.running is None:
+        return UNKNOWN
+    return f"{numbers.running:.0f} running" + (f", {numbers.waiting:.0f} waiting" if numbers.waiting else "")
+
+
+def format_percent(share: float | None) -> str:
+    """Return ``20 %`` for 0.2; below 10 % with a decimal unless it is none."""
+    if share is None:
+        return UNKNOWN
+    value = share * 100
+    return f"{value:.0f} %" if value >= 9.95 or value == 0 else f"{value:.1f} %"
+
+
+def format_latency(seen: Quantiles | None) -> str:
+    """Return ``310 ms p50, 1.20 s p95``."""
+    return UNKNOWN if seen is None else f"{_time(seen.p50)} p50, {_time(seen.p95)} p95"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 0.0095:
+        return f"{seconds * 1000:.1f} ms"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.2f} s" if seconds < 9.995 else f"{seconds:.0f} s"
+
+
+def _between(low: float, high: float) -> str:
+    one, other = f"{low:.0f}", f"{high:.0f}"
+    return f"{one}–{other}" if one != other else one

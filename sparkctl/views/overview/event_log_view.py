@@ -1,0 +1,144 @@
+"""What happened lately, in a line each: what an owner who was away for a minute wants to read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparkctl.model.events import (
+    CachesDropped,
+    CommandEnded,
+    ContainersListed,
+    Event,
+    GuardActed,
+    NodeStateChanged,
+    PhaseChanged,
+)
+from sparkctl.model.guard_state import GuardAction
+from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.model.units import GIB, format_clock
+from sparkctl.views.event_text import format_cache_drop, format_guard_event, phase_name
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitized
+
+_PHASES = {Phase.READY: TextStyle.GOOD, Phase.FAILED: TextStyle.BAD}
+_STAY = (Phase.READY, Phase.FAILED)  # what is there until somebody takes it away
+_ACTS = {
+    GuardAction.WARNED: TextStyle.ATTENTION,
+    GuardAction.KILLED: TextStyle.BAD,
+    GuardAction.KILL_FAILED: TextStyle.BAD,
+}
+
+_LEAST = GIB // 20  # bytes of a drop that is shown as other than nothing
+_MOMENT = 2.0  # seconds between two tellings of one thing
+
+
+@dataclass(frozen=True, slots=True)
+class EventLogEntry:
+    """Something that is worth a line. ``what`` is what it is about: the same again is no news; ``when`` in unix seconds."""
+
+    when: float
+    node: NodeName
+    text: str
+    tone: TextStyle
+    what: tuple[str, ...]
+
+    def replaces(self, other: EventLogEntry) -> bool:
+        """Tell whether it is the same news as another, told a moment before with fewer words."""
+        same = (self.node, self.what, self.tone) == (other.node, other.what, other.tone)
+        more = self.text.startswith(other.text.partition(", ")[0]) or self.tone is TextStyle.BAD
+        return same and more and self.what[0] == "phase" and 0 <= self.when - other.when <= _MOMENT
+
+    def repeats(self, other: EventLogEntry) -> bool:
+        """Tell whether another one says the same."""
+        return (self.node, self.text, self.what) == (other.node, other.text, other.what)
+
+
+def describe_event(event: Event) -> EventLogEntry | None:
+    """Return what an event means to an owner, None for what is told elsewhere, or of no weight."""
+    match event:
+        case PhaseChanged():
+            return EventLogEntry(
+                event.ts,
+                event.node,
+                _phase(event),
+                _PHASES.get(event.phase, TextStyle.VALUE),
+                ("phase", event.instance),
+            )
+        case CachesDropped() if event.proven is False or _is_felt(event):
+            return EventLogEntry(
+                event.ts, event.node, format_cache_drop(event), TextStyle.VALUE, ("caches", str(event.ts))
+            )
+        case GuardActed() if event.what in _ACTS:
+            return EventLogEntry(
+                event.ts, event.node, format_guard_event(event), _ACTS[event.what], ("guard", str(event.at))
+            )
+        case NodeStateChanged() if event.state is not NodeState.UNKNOWN:
+            good = event.state is NodeState.OK
+            words = "answers" if good else f"{event.state}" + (f": {event.detail}" if event.detail else "")
+            return EventLogEntry(
+                event.ts, event.node, words, TextStyle.VALUE if good else TextStyle.ATTENTION, ("node",)
+            )
+        case CommandEnded() if event.verdict is not None and event.node is not None and event.instance is not None:
+            words = f"{event.instance} failed: {event.verdict.summary}"
+            return EventLogEntry(event.ts, event.node, words, TextStyle.BAD, ("phase", event.instance))
+        case _:
+            return None
+
+
+def describe_refusal(ended: CommandEnded, words: Sequence[str], node: NodeName) -> EventLogEntry:
+    """Return that a command line was refused, and why in short."""
+    why = (ended.message or "").splitlines()[0]
+    return EventLogEntry(
+        ended.ts, node, f"{' '.join(words[:2])} refused: {why}", TextStyle.ATTENTION, ("refused", str(ended.ts))
+    )
+
+
+def _is_felt(event: CachesDropped) -> bool:
+    before, after = event.before, event.after
+    moved = (after.free - before.free, after.available - before.available, after.reclaimable - before.reclaimable)
+    return max(map(abs, moved)) >= _LEAST
+
+
+def describe_container_changes(
+    event: ContainersListed, phases: dict[tuple[NodeName, str], Phase], *, is_first: bool = False
+) -> list[EventLogEntry]:
+    """Return what Docker's list tells that was not told before, and note it in ``phases``: what somebody else started,
+    what ended by itself, what is gone. Of a node that ``is_first`` looked at it is no news: so it was before."""
+    found = []
+    for one in event.instances:
+        if not one.ours or one.phase is None or phases.get((event.node, one.name)) is one.phase:
+            continue
+        known = (event.node, one.name) in phases
+        phases[event.node, one.name] = one.phase
+        words = f"{one.name}: {phase_name(one.phase)}" + (f", {one.status}" if one.status and not known else "")
+        found.append(
+            EventLogEntry(event.ts, event.node, words, _PHASES.get(one.phase, TextStyle.VALUE), ("phase", one.name))
+        )
+    names = {one.name for one in event.instances}
+    for node, name in [key for key in phases if key[0] == event.node and key[1] not in names]:
+        if phases[node, name] in _STAY:
+            del phases[node, name]
+            found.append(
+                EventLogEntry(event.ts, node, f"{name}: gone from Docker's list", TextStyle.ATTENTION, ("phase", name))
+            )
+    return [] if is_first else found
+
+
+def render_event_log_entry(one: EventLogEntry, names: int) -> TextRow:
+    """Return it as a line; ``names`` columns for the Spark's."""
+    when = time.strftime("%H:%M:%S", time.localtime(one.when))
+    return make_row(
+        " ",
+        Span(f"{when}  ", TextStyle.UNIT),
+        sanitized(f"{one.node:<{names}}  ", TextStyle.LABEL),
+        sanitized(one.text, one.tone),
+    )
+
+
+def _phase(event: PhaseChanged) -> str:
+    words = f"{event.instance}: {phase_name(event.phase)}"
+    return words + (
+        f" after {format_clock(event.elapsed)}" if event.phase in _PHASES and event.elapsed is not None else ""
+    )

@@ -1,0 +1,135 @@
+"""What is wrong in a file, as a compiler shows it: the place, the words, the line that is there and a mark under it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparkctl.engines.lint.model import LintFixKind, LintSeverity
+from sparkctl.model.finding import Severity
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.paths import shipped_profiles_dir
+from sparkctl.profiles.file_issues import FileIssue, FilePosition
+from sparkctl.views.text.line_wrap import wrap_line
+from sparkctl.views.text.state_symbols import state_symbol
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitized, text_width, truncate_row
+
+if TYPE_CHECKING:
+    from sparkctl.profiles.profile_lint import LintResult
+    from sparkctl.views.profiles.profiles_screen_model import ProfilesScreenModel
+
+LEVEL_STYLES = {
+    LintSeverity.ERROR: (Severity.PROBLEM, TextStyle.BAD), LintSeverity.WARNING: (Severity.WARNING, TextStyle.ATTENTION),
+    LintSeverity.INFO: (Severity.NOTE, TextStyle.LABEL),
+}  # fmt: skip
+
+
+def render_faults(
+    faults: Sequence[FileIssue], sources: Mapping[FilePosition, str], columns: int, ascii_only: bool
+) -> list[TextRow]:
+    rows: list[TextRow] = []
+    for fault in faults:
+        rows += _placed(fault.place, str(fault), LintSeverity.ERROR, sources, columns, ascii_only)
+    return [*rows, ()]
+
+
+def _placed(
+    place: FilePosition,
+    words: str,
+    level: LintSeverity,
+    sources: Mapping[FilePosition, str],
+    columns: int,
+    ascii_only: bool,
+) -> list[TextRow]:
+    """Return what is said of a place, which ``words`` begin with, and under it the line that is there."""
+    severity, tone = LEVEL_STYLES[level]
+    sign, where = Span(f"{state_symbol(severity, ascii_only)} ", tone), sanitize_line(str(place))
+    short, message = shorten_path(where), words.removeprefix(f"{where}: ")
+    if text_width(f"{short}: {message}") + 2 <= columns:
+        rows = [make_row(sign, sanitized(f"{short}: ", TextStyle.LABEL), sanitized(message, tone))]
+    else:
+        rows = [make_row(sign, sanitized(_end(short, columns - 2), TextStyle.LABEL))]
+        rows += [make_row(sanitized(line, tone)) for line in wrap_line(f"  {message}", columns, 2)]
+    return [*rows, *_source(place, sources.get(place), columns, ascii_only, tone)]
+
+
+def _source(place: FilePosition, line: str | None, columns: int, ascii_only: bool, tone: TextStyle) -> list[TextRow]:
+    """Return the line of the file, and under it a mark where the fault is."""
+    if line is None or place.line is None:
+        return []
+    bar = "|" if ascii_only else "│"
+    head = f"  {place.line:>4} {bar} "
+    rows = [truncate_row(make_row(Span(head, TextStyle.FRAME), sanitized(line, TextStyle.VALUE)), columns)]
+    at = text_width(sanitize_line(line[: (place.column or 1) - 1]))
+    if at + len(head) < columns:
+        rows.append(make_row(Span(f"  {'':>4} {bar} ", TextStyle.FRAME), Span(" " * at), Span("^", tone)))
+    return rows
+
+
+def shorten_path(path: str) -> str:
+    """Return a path as short as it stays clear: a shipped file by its name (nobody edits it there), one at home after ``~``."""
+    if (name := path.removeprefix(f"{shipped_profiles_dir()}/")) != path:
+        return name
+    home = str(Path.home())
+    return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
+
+
+def _end(words: str, columns: int) -> str:
+    """Return the end of a path that is too long: the file and the line matter more than where it lies."""
+    return words if text_width(words) <= columns else f"…{words[-max(1, columns - 1) :]}"
+
+
+def render_lint_badge(check: LintResult | None, ascii_only: bool) -> TextRow:
+    """Return how many errors and warnings a check found, each with its sign; a sign alone for none, nothing while it is not
+    known."""
+    if check is None:
+        return ()
+    found = [(level, len(check.of(level))) for level in (LintSeverity.ERROR, LintSeverity.WARNING)]
+    spans = [
+        Span(f"{state_symbol(LEVEL_STYLES[level][0], ascii_only)}{count}", LEVEL_STYLES[level][1])
+        for level, count in found
+        if count
+    ]
+    return tuple(spans) or make_row(Span("+" if ascii_only else "✓", TextStyle.LABEL))
+
+
+def count_fixable(check: LintResult) -> int:
+    """Return how many findings `profiles check --fix` would mend: those in the file itself."""
+    mine = str(check.path)
+    return sum(
+        one.change is not None and (one.place.file == mine or one.change.kind is LintFixKind.ADD)
+        for one in check.diagnostics
+    )
+
+
+def render_lint_summary(shelf: ProfilesScreenModel) -> TextRow:
+    """Return the sum of the check, as ``profiles check`` has it, and the key that mends what it can."""
+    if shelf.check is None:
+        return make_row(Span("checking its flags ...", TextStyle.STALE))
+    from sparkctl.views.profiles.lint_lines import summarize_lint  # who shows no check loads no engine
+
+    worst = next((level for level in (LintSeverity.ERROR, LintSeverity.WARNING) if shelf.check.of(level)), None)
+    severity, tone = (Severity.GOOD, TextStyle.GOOD) if worst is None else LEVEL_STYLES[worst]
+    words = f"checked: {summarize_lint(shelf.check)}"
+    spans = [
+        Span(f"{state_symbol(severity, shelf.ascii_only)} ", tone),
+        sanitized(words, TextStyle.LABEL if tone is TextStyle.GOOD else tone),
+    ]
+    if count := count_fixable(shelf.check):
+        spans += [
+            Span("   F", TextStyle.KEY),
+            Span(" mends it" if count == 1 else f" mends {count} of them", TextStyle.LABEL),
+        ]
+    return tuple(spans)
+
+
+def render_diagnostics(shelf: ProfilesScreenModel, columns: int, levels: Sequence[LintSeverity]) -> list[TextRow]:
+    """Return the findings of some levels as a compiler shows them, the worst first; what is only good to know has no line
+    of its file under it."""
+    rows: list[TextRow] = []
+    for level in levels:
+        for one in () if shelf.check is None else shelf.check.of(level):
+            sources = {} if level is LintSeverity.INFO else shelf.sources
+            rows += _placed(one.place, str(one), level, sources, columns, shelf.ascii_only)
+    return rows

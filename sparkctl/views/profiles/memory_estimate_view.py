@@ -1,0 +1,201 @@
+"""The sum of a fit, written out: what the profile claims, what the node has, what is left. Lines of text."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, MemoryBudget, MemoryFit
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.units import GIB, format_gib
+from sparkctl.model.verdict import FieldChange
+
+_OBTAINED = {
+    EstimateSource.MEASURED: "measured",
+    EstimateSource.HEADERS: "by its index",
+    EstimateSource.CONFIG: "config.json",
+    EstimateSource.FLAGS: "flags",
+    EstimateSource.PROFILE: "profile",
+    EstimateSource.HISTORY: "seen before",
+    EstimateSource.ESTIMATE: "estimate",
+}
+_FIGURE = 9
+
+
+def format_estimate(one: MemoryFit, columns: int | None = None, before: Sequence[MemoryFit] = ()) -> list[str]:
+    """Return the sum, a part a line with how it is known and its formula; broken to ``columns`` where there are any.
+
+    ``before`` were written out already: of one that claims what one of them does only what its Spark has is.
+    """
+    claim = _claim_lines(one, None)
+    same = next((other for other in before if _claim_lines(other, None) == claim), None)
+    if same is not None:
+        lines = [
+            f"{one.profile} claims the same on {one.node} as on {same.node}"
+            + (f": {format_gib(one.need)}" if one.need else "")
+        ]
+    else:
+        lines = _claim_lines(one, columns)
+    if one.standing is not None:
+        lines.append(f"{one.node} has")
+        lines += _format_budget(one.standing)
+        if one.floor:
+            lines.append(f"{_figure(-one.floor)}  floor: to stay available")
+    if one.margin is not None:
+        lines.append(f"{_figure(one.margin)}  {'to spare' if one.margin >= 0 else 'short'}")
+    return lines
+
+
+def _claim_lines(one: MemoryFit, columns: int | None) -> list[str]:
+    names = max((len(sanitize_line(part.name)) + 2 * part.within for part in one.parts), default=0)
+    lines = [f"{one.profile} claims" + (f" of each of {one.sparks} Sparks" if one.sparks > 1 else "")]
+    lines += [line for part in one.parts for line in _part(part, names, columns)]
+    return lines if one.need is None else [*lines, f"{_figure(one.need)}  together"]
+
+
+def format_estimate_notes(one: MemoryFit, columns: int | None = None, before: Sequence[MemoryFit] = ()) -> list[str]:
+    """Return what is to be said beside the sum, and was not of one ``before``."""
+    told = {note for other in before for note in _notes(other)}
+    return [line for note in _notes(one) if note not in told for line in _broken(f"note: {note}", 6, columns)]
+
+
+def _notes(one: MemoryFit) -> list[str]:
+    notes = [sanitize_line(caution) for caution in one.cautions]
+    if one.largest is not None:
+        notes.append(f"the largest {one.largest.field.removeprefix('args.')} that fits now is {one.largest.value}")
+    if one.least is not None:
+        notes.append(f"the smallest {one.least.field.removeprefix('args.')} that holds it is {one.least.value}")
+    return notes
+
+
+def format_estimate_summary(fits: Sequence[MemoryFit]) -> list[str]:
+    """Return what comes of it all where several Sparks were asked, or several are wanted: a short line each."""
+    if not fits or (len(fits) == 1 and fits[0].sparks == 1):
+        return []
+    names = max(len(one.node) for one in fits)
+    lines = [f"{one.node:<{names}}  {describe_answer(one)}" for one in fits] if len(fits) > 1 else []
+    return [*lines, *format_group_answer(fits)]
+
+
+def format_group_answer(fits: Sequence[MemoryFit]) -> list[str]:
+    """Return the answer over all Sparks for a model that several of them carry; nothing for one that a single one does."""
+    sparks = max(one.sparks for one in fits)
+    if sparks == 1:
+        return []
+    needs = [one.need for one in fits if one.need is not None]
+    what = f"{fits[0].profile} needs {sparks} Sparks" + (f": {format_gib(max(needs))} on each" if needs else "")
+    bad = [one.node for one in fits if one.is_refused]
+    unknown = [one.node for one in fits if one.answer is FitOutcome.UNKNOWN]
+    if len(fits) < sparks:
+        end = f"; only {' and '.join(one.node for one in fits)} {'was' if len(fits) == 1 else 'were'} asked"
+    elif len(fits) - len(bad) < sparks:
+        end = f"; it does not fit on {' and '.join(bad)} now"
+    elif unknown:
+        end = f"; whether it fits on {' and '.join(unknown)} is not known"
+    else:
+        end = f"; it fits on {' and '.join(one.node for one in fits if not one.is_refused)} together"
+    is_for_one = all(one.answer is FitOutcome.SEVERAL for one in fits)
+    way = [f"to spread it over them: sparkctl up {fits[0].profile} --set nodes={sparks}"] if is_for_one else []
+    return [what + end, *way]
+
+
+def describe_answer(one: MemoryFit) -> str:
+    """Return an answer in a few words."""
+    match one.answer:
+        case FitOutcome.FITS:
+            return f"fits, {format_gib(one.margin)} to spare"
+        case FitOutcome.AFTER_DROP_CACHES:
+            return f"fits once the page cache is dropped, {format_gib(one.margin)} to spare"
+        case FitOutcome.IF_STOPPED:
+            return f"fits only without {sanitize_line(' and '.join(one.stops))}, short by {format_gib(one.short_by)}"
+        case FitOutcome.SHORT:
+            return f"does not fit, short by {format_gib(one.short_by)}"
+        case FitOutcome.SEVERAL:
+            return f"not alone: it needs {one.sparks} Sparks"
+        case FitOutcome.UNKNOWN:
+            return "not known"
+
+
+def _part(part: EstimatePart, names: int, columns: int | None) -> list[str]:
+    how = f"{_OBTAINED[part.obtained]}: {sanitize_line(part.words)}" if part.words else _OBTAINED[part.obtained]
+    name = f"{'· ' if part.within else ''}{sanitize_line(part.name)}"
+    figure = f"{'':{_FIGURE}}  {_bare(part.size):>5}" if part.within else f"{_figure(part.size)}       "
+    begin = f"{figure}  {name:<{names}}  "
+    return _broken(begin + how, len(begin), columns)
+
+
+def _broken(line: str, indent: int, columns: int | None) -> list[str]:
+    if columns is None or len(line) <= columns:
+        return [line]
+    hang = " " * min(indent, columns // 2)
+    return textwrap.wrap(line, columns, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False)
+
+
+def _format_budget(there: MemoryBudget) -> list[str]:
+    lines = [
+        f"{_figure(there.available)}  available of {format_gib(there.total)}, {format_gib(there.droppable)} of it page cache to be dropped"
+    ]
+    for one in there.holders:
+        name, owner = sanitize_line(one.name), "" if one.ours else ", not started by sparkctl"
+        if one.is_replaced:
+            lines.append(f"{_figure(one.held, sign='+')}  back from {name}, which is replaced")
+        elif one.coming:
+            lines.append(f"{_figure(-one.coming)}  {name} is still going to take")
+        else:
+            lines.append(f"{'':{_FIGURE}}  {_bare(one.held):>5}  · held by {name}{owner}")
+    return lines
+
+
+def _figure(size: int | None, sign: str = "") -> str:
+    return f"{_bare(size, sign):>{_FIGURE}}"
+
+
+def _bare(size: int | None, sign: str = "") -> str:
+    return "?" if size is None else f"{sign}{size / GIB:.1f}"
+
+
+def build_estimate_json(one: MemoryFit, commands: Sequence[str]) -> dict[str, object]:
+    """Return a fit for ``--json``: its fields, and what is counted out of them; sizes in bytes."""
+    return {
+        "node": one.node,
+        "answer": one.answer.value,
+        "need": one.need,
+        "margin": one.margin,
+        "short_by": one.short_by,
+        "floor": one.floor,
+        "sparks": one.sparks,
+        "sentence": one.sentence,
+        "stops": list(one.stops),
+        "largest": _setting(one.largest),
+        "least": _setting(one.least),
+        "lacking": one.lacking,
+        "absent": one.absent,
+        "cautions": list(one.cautions),
+        "commands": list(commands),
+        "parts": [
+            {
+                "name": each.name,
+                "size": each.size,
+                "obtained": each.obtained.value,
+                "words": each.words,
+                "within": each.within,
+            }
+            for each in one.parts
+        ],
+        "standing": None if one.standing is None else _document(one.standing),
+    }
+
+
+def _setting(one: FieldChange | None) -> dict[str, str] | None:
+    return None if one is None else {"field": one.field, "value": one.value}
+
+
+def _document(there: MemoryBudget) -> dict[str, object]:
+    holders = [
+        {"name": one.name, "ours": one.ours, "held": one.held, "coming": one.coming, "is_replaced": one.is_replaced}
+        for one in there.holders
+    ]
+    return {
+        "total": there.total, "available": there.available, "droppable": there.droppable, "returned": there.returned,
+        "coming": there.coming, "to_be_had": there.available_after_drop, "holders": holders,
+    }  # fmt: skip

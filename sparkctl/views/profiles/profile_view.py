@@ -1,0 +1,128 @@
+"""Profiles as text."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from sparkctl.model.json_codec import to_json_data
+from sparkctl.model.launch_plan import PhaseTimeouts
+from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.secrets import (
+    MASK,
+    is_secret_name,
+    redact,
+    redact_word,
+    redact_words,
+)
+from sparkctl.model.units import format_duration, format_gib
+from sparkctl.profiles.library import ProfileSummary
+from sparkctl.profiles.redaction import find_profile_secrets, redact_value
+
+
+def format_profile_list(summaries: Sequence[ProfileSummary]) -> list[str]:
+    """Return one line a profile: name, engine, whose it is, title; a broken one says how to see why."""
+    if not summaries:
+        return ["no profiles"]
+    rows = [(sanitize_line(s.name), s.engine or "?", _format_origin(s), _about(s)) for s in summaries]
+    name_width, engine_width, whose_width = (max(len(row[column]) for row in rows) for column in range(3))
+    return [
+        f"{name:{name_width}}  {engine:{engine_width}}  {whose:{whose_width}}  {about}".rstrip()
+        for name, engine, whose, about in rows
+    ]
+
+
+def _format_origin(summary: ProfileSummary) -> str:
+    if summary.shipped:
+        return "shipped"
+    return "yours, over the shipped one" if summary.overrides_shipped else "yours"
+
+
+def _about(summary: ProfileSummary) -> str:
+    if summary.faults:
+        return f"broken: sparkctl profiles check {shlex.quote(sanitize_line(summary.name))}"
+    return sanitize_line(summary.title or "")
+
+
+def format_profile(profile: Profile) -> list[str]:
+    """Return the whole profile as labelled lines; values of secrets are masked."""
+    rows: list[tuple[str, object]] = [
+        ("title", profile.title),
+        ("from", f"{profile.origin} ({'shipped' if profile.shipped else 'yours'})"),
+        ("engine", profile.engine),
+        ("image", profile.image),
+        ("model", profile.model.path),
+        ("served as", profile.model.served_name),
+        ("weights", None if profile.model.weights is None else format_gib(profile.model.weights)),
+        ("nodes", profile.nodes),
+        ("port", profile.port),
+        ("container", profile.container.name),
+        ("expected", None if profile.expected_memory is None else format_gib(profile.expected_memory)),
+        ("stop grace", format_duration(profile.stop_grace)),
+        ("hash", profile.digest),
+        ("source", profile.source),
+    ]
+    own = find_profile_secrets(profile)
+    rows += [
+        (f"extra {key}", MASK if is_secret_name(key) else redact_word(kept.text, own)) for key, kept in profile.extra
+    ]
+    rows += [("mount", mount) for mount in profile.mounts]
+    rows += [("env", f"{name}={redact_value(value, own, secret=is_secret_name(name))}") for name, value in profile.env]
+    rows += [("arg", f"{key}: {_arg(key, value, own)}") for key, value in profile.args]
+    lines = [
+        sanitize_line(redact(f"{label:10}  {value}", own))
+        for label, value in [("name", profile.name), *rows]
+        if value is not None
+    ]
+    if profile.start.timeouts != PhaseTimeouts():
+        limits = profile.start.timeouts
+        lines.append(
+            f"{'timeouts':10}  loading {format_duration(limits.loading)}, warming up {format_duration(limits.warming)}"
+        )
+    if profile.notes:
+        lines += ["", *(sanitize_line(redact(line, own)) for line in profile.notes.strip().splitlines())]
+    return lines
+
+
+def build_profile_json(profile: Profile) -> dict[str, object]:
+    """Return the profile as JSON data, secrets masked."""
+    own = find_profile_secrets(profile)
+    document = _mask_secrets(to_json_data(profile), own)
+    assert isinstance(document, dict)
+    document["env"] = {name: redact_value(value, own, secret=is_secret_name(name)) for name, value in profile.env}
+    document["args"] = {key: _arg(key, value, own) for key, value in profile.args}
+    document["command"] = None if profile.command is None else list(redact_words(profile.command, own))
+    document["container"]["options"] = [
+        [name, redact_value(value, own, secret=is_secret_name(name))] for name, value in profile.container.options
+    ]
+    document["extra"] = {
+        key: MASK if is_secret_name(key) else _mask_secrets(json.loads(kept.text), own) for key, kept in profile.extra
+    }
+    return {"schema": 1, **document}
+
+
+def _arg(key: str, value: ArgValue, own: frozenset[str]) -> object:
+    secret = is_secret_name(key)
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, JsonValue):
+        return MASK if secret else redact_word(value.text, own)
+    if isinstance(value, FlagValues):
+        return [[redact_value(text, own, secret=secret) for text in value.words]]
+    return (
+        [redact_value(text, own, secret=secret) for text in value]
+        if isinstance(value, tuple)
+        else redact_value(value, own, secret=secret)
+    )
+
+
+def _mask_secrets(value: object, own: frozenset[str]) -> Any:
+    """Return JSON data with every text in it masked."""
+    if isinstance(value, dict):
+        return {key: _mask_secrets(item, own) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_mask_secrets(item, own) for item in value]
+    return redact(value, own) if isinstance(value, str) else value

@@ -1,0 +1,104 @@
+"""What the profiles' screen shows, as data: the profiles, where they run, and what is known of the selected one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sparkctl.history.operation_history import LastStart
+from sparkctl.logs.filter_pattern import FilterPattern
+from sparkctl.model.memory_fit import MemoryFit
+from sparkctl.model.node import NodeName
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.profiles.file_issues import FilePosition
+from sparkctl.profiles.library import ProfileEntry
+from sparkctl.views.profiles.shelf_order import ProfileSort, model_title, sort_key
+
+if TYPE_CHECKING:
+    from sparkctl.profiles.profile_lint import LintResult
+
+_DAY = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilePreview:
+    """What would be run on a node: the command's lines. ``trouble`` is why it would be refused, and ``note`` what of the
+    command was not asked of a Spark; a line with trouble is as far as it goes without what is missing."""
+
+    lines: tuple[str, ...] = ()
+    trouble: str | None = None
+    hint: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilesScreenModel:
+    """All that the screen shows. ``entries`` None: not read yet. ``further`` rows of what is below were read already.
+    ``found``: what ``pattern`` leaves, where that is known already. ``sources``: the lines of the files at which faults
+    are, secrets masked. ``checks``: what is to be said of each and its flags, by name; one that is not there is not checked yet.
+    ``fits``: by name and node; None while it is being counted."""
+
+    entries: tuple[ProfileEntry, ...] | None
+    chosen: str | None = None
+    views: tuple[NodeTelemetryView, ...] = ()
+    names: tuple[NodeName, ...] = ()
+    node: NodeName | None = None
+    last: tuple[LastStart, ...] = ()
+    preview: ProfilePreview = field(default_factory=ProfilePreview)
+    warnings: tuple[str, ...] = ()
+    checks: Mapping[str, LintResult] = field(default_factory=dict)
+    fits: Mapping[tuple[str, NodeName], MemoryFit | None] = field(default_factory=dict)
+    sources: Mapping[FilePosition, str] = field(default_factory=dict)
+    pattern: FilterPattern | None = None
+    found: tuple[ProfileEntry, ...] | None = None
+    now: float = 0.0
+    further: int = 0
+    ascii_only: bool = False
+    order: ProfileSort = ProfileSort.NAME
+
+    @property
+    def shown(self) -> tuple[ProfileEntry, ...]:
+        """Those that the filter leaves."""
+        entries = filter_profiles(self.entries or (), self.pattern) if self.found is None else self.found
+        return tuple(sorted(entries, key=lambda one: sort_key(self.order, one, self.views, self.last)))
+
+    @property
+    def at(self) -> int:
+        """Where the selected one is among those that are shown."""
+        chosen = self.selected
+        return 0 if chosen is None else self.shown.index(chosen)
+
+    @property
+    def check(self) -> LintResult | None:
+        """What is to be said of the selected one; None: not known yet."""
+        return None if self.selected is None else self.checks.get(self.selected.summary.name)
+
+    @property
+    def selected(self) -> ProfileEntry | None:
+        """The chosen one, else the first that is shown."""
+        shown = self.shown
+        return next((one for one in shown if one.summary.name == self.chosen), shown[0] if shown else None)
+
+
+def filter_profiles(entries: tuple[ProfileEntry, ...], pattern: FilterPattern | None) -> tuple[ProfileEntry, ...]:
+    """Return the profiles that a filter leaves."""
+    if pattern is None:
+        return entries
+    return tuple(entries[at] for at in pattern.select([_found_by(one) for one in entries]))
+
+
+def _found_by(one: ProfileEntry) -> str:
+    parts = (one.summary.name, one.summary.engine, one.summary.title, model_title(one.profile))
+    return sanitize_line(" ".join(part for part in parts if part))
+
+
+def format_ago(when: float, now: float) -> str:
+    """Return how long ago something was."""
+    passed = now - when
+    if passed < 60:
+        return "just now"
+    if passed < 3600:
+        return f"{int(passed // 60)} min ago"
+    return f"{int(passed // 3600)} h ago" if passed < _DAY else f"{int(passed // _DAY)} d ago"

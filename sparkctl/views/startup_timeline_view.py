@@ -1,0 +1,322 @@
+"""A start as rows: how far it is, what each phase took, and the time against what is expected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.phase import Phase, Step
+from sparkctl.model.units import GIB, format_clock
+from sparkctl.monitor.startup_timeline import PhaseSpan, StartupTimeline, list_remaining, match_expected, merge_spans
+from sparkctl.views.event_text import phase_name, step_name
+from sparkctl.views.overview.tile_model import NodeTileModel, instance_badge
+from sparkctl.views.overview.tile_rows import LABEL, Part, Space, label
+from sparkctl.views.text.charts import render_gauge
+from sparkctl.views.text.state_symbols import state_symbol
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, row_width, truncate_row
+
+_LATE = 1.2  # times what is expected
+_AHEAD = (Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
+_PAST = {Phase.DROPPING_CACHES: "caches", Phase.CREATING: "created", Phase.STARTING: "started"}
+_NOTICED = 0.05 * GIB
+_ABOUT = 16  # columns of what a part usually takes
+_BRIEF = 1.0  # seconds: of what is over sooner nobody wants to know how long it usually takes
+_LEAST_BAR = 8
+_NEXT = 2  # parts to come that a tile names
+_WANDERS = 5.0  # seconds by which a part may be longer without a word
+
+
+def is_start_late(taken: float, expected: float | None) -> bool:
+    """Tell whether a start takes longer than usual."""
+    return expected is not None and taken > _LATE * expected
+
+
+# --- in a tile --------------------------------------------------------------------------------------------------------
+
+
+def render_startup_progress(one: InstanceView, seen: NodeTileModel, space: Space) -> list[Part]:
+    """Return the time against what is expected, the step with its progress, and what was and what is still to come."""
+    told, course = seen.starts.get(one.name), seen.courses.get(one.name)
+    elapsed = None if told is None or told.elapsed is None else told.elapsed + max(0.0, seen.now - told.ts)
+    expected = None if told is None else told.expected
+    stops = one.phase is Phase.STOPPING
+    if told is None and course is not None and not (stops or course.is_over):
+        elapsed, expected = course.seconds(seen.now), course.expected
+    name = "stop" if stops else "start"
+    rows = [_time_row(name, elapsed, expected, one, space)]
+    now = None if stops or course is None or course.is_over else _now_row(course, one, seen.now, space)
+    if now is None and one.step is not None:
+        now = render_step(one.step, space)
+    rows += [now] if now is not None else []
+    if elapsed is not None and is_start_late(elapsed, expected):
+        rows.append(make_row(label(""), Span("longer than usual", TextStyle.ATTENTION)))
+    if stops or course is None or course.is_over:
+        return [Part(1, tuple(rows))]
+    along = _render_phase_trail(course, seen, space, tells_now=now is not None)
+    return [Part(1, tuple(rows)), *([Part(4, (along,))] if along else [])]
+
+
+def _time_row(name: str, elapsed: float | None, expected: float | None, one: InstanceView, space: Space) -> TextRow:
+    if elapsed is None:
+        return make_row(label(name), Span(instance_badge(one).word, TextStyle.VALUE))
+    if not expected:
+        return make_row(label(name), Span(format_clock(elapsed), TextStyle.STRONG))
+    late = is_start_late(elapsed, expected)
+    line = render_gauge(
+        elapsed / expected, space.bar, space.ascii_only, TextStyle.ATTENTION if late else TextStyle.ACCENT
+    )
+    about = f" of about {format_clock(expected)}"
+    return make_row(
+        label(name),
+        *line,
+        "  ",
+        Span(format_clock(elapsed), TextStyle.ATTENTION if late else TextStyle.STRONG),
+        Span(about, TextStyle.UNIT),
+    )
+
+
+def render_step(step: Step, space: Space) -> TextRow:
+    """Return a step under its name with its progress, as far as that is known."""
+    name, share, done = step_name(step), step_fraction(step), format_step_progress(step)
+    short = len(name) < LABEL and bool(done)
+    beside = done if short else f"{done} {name}".strip()
+    if share is None:
+        return truncate_row(make_row(label(name if short else "now"), Span(beside, TextStyle.VALUE)), space.columns)
+    line = render_gauge(share, space.bar, space.ascii_only)
+    return truncate_row(
+        make_row(label(name if short else "now"), *line, "  ", Span(beside, TextStyle.VALUE)), space.columns
+    )
+
+
+def _now_row(course: StartupTimeline, one: InstanceView, now: float, space: Space) -> TextRow | None:
+    """Return the part that a start is at by its time against what is expected, where its own progress is not told."""
+    stretches, expected = merge_spans(course.stretches), match_expected(course)
+    if (
+        not stretches
+        or not _is_worth_telling(expected[-1])
+        or (one.step is not None and step_fraction(one.step) is not None)
+    ):
+        return None
+    if one.step is not None and one.step.name != stretches[-1].part[1]:
+        return None  # a word of another source, and newer
+    most, taken, name = expected[-1] or 1.0, stretches[-1].seconds(now), _doing(stretches[-1])
+    line = render_gauge(
+        taken / most,
+        space.bar,
+        space.ascii_only,
+        TextStyle.ATTENTION if _is_phase_late(taken, most) else TextStyle.ACCENT,
+    )
+    room = space.columns - LABEL - space.bar - 2
+    short = len(name) < LABEL
+    ways = [
+        f"{format_clock(taken)} of about {format_clock(most)}",
+        f"{format_clock(taken)} of {format_clock(most)}",
+        format_clock(taken),
+    ]
+    ways = ways if short else [f"{way} {name}" for way in ways]
+    beside = next((way for way in ways if len(way) <= room), ways[-1])
+    return truncate_row(
+        make_row(label(name if short else "now"), *line, "  ", Span(beside, TextStyle.VALUE)), space.columns
+    )
+
+
+def _is_worth_telling(expected: float | None) -> bool:
+    """Tell whether a part is known to last so long that its time says something."""
+    return expected is not None and expected >= _BRIEF
+
+
+def _is_phase_late(taken: float, expected: float | None) -> bool:
+    """Tell whether a part takes longer than usual, by more than its start may wander."""
+    return expected is not None and taken > max(_LATE * expected, expected + _WANDERS)
+
+
+def step_fraction(step: Step) -> float | None:
+    """Return how far a step is, 0..1, None where that is not known."""
+    if step.fraction is not None:
+        return step.fraction
+    return step.done / step.total if step.done is not None and step.total else None
+
+
+def format_step_progress(step: Step) -> str:
+    """Return ``12/18`` or ``67 %``, nothing where no progress is known."""
+    if step.done is not None and step.total is not None:
+        return f"{step.done}/{step.total}"
+    return "" if step.fraction is None else f"{step.fraction * 100:.0f} %"
+
+
+def _render_phase_trail(
+    course: StartupTimeline, seen: NodeTileModel, space: Space, *, tells_now: bool = True
+) -> TextRow:
+    """Return ``caches ✓ −38.2   weights ✓   then warming up``; what the page cache gave back stays longest. What goes on now
+    stands between them where no row of its own ``tells_now``: what comes next is not what is."""
+    done = [(_past(one), _given_back(one, seen)) for one in merge_spans(course.stretches) if one.ended is not None]
+    coming = [name for name, _ in _coming(course)]
+    last = course.stretches[-1] if course.stretches else None
+    doing = "" if tells_now or last is None or last.ended is not None else _doing(last)
+    more = " …" if len(coming) > _NEXT else ""
+    then = Span(f"then {', '.join(coming[:_NEXT])}{more}", TextStyle.LABEL) if coming else None
+    while True:
+        spans: list[Span] = [label("")]
+        for name, more in done:
+            spans += [Span(f"{name} ", TextStyle.LABEL), Span("✓", TextStyle.GOOD), Span(f"{more}   ", TextStyle.LABEL)]
+        spans += [Span(f"{doing}   ", TextStyle.VALUE)] if doing else []
+        if then is not None:
+            spans.append(then)
+        if not done or row_width(spans) <= space.columns:
+            return tuple(spans) if len(spans) > 1 else ()
+        del done[min(1, len(done) - 1)]
+
+
+def _coming(course: StartupTimeline) -> list[tuple[str, float | None]]:
+    """Return what is still to come, with the seconds that it usually takes: part by part where earlier starts tell."""
+    if course.expected_parts:
+        told = [one for one in list_remaining(course) if _is_worth_telling(one.seconds)]
+        return [(phase_name(one.phase) if one.step is None else step_name(Step(one.step)), one.seconds) for one in told]
+    return [(phase_name(phase), None) for phase in _AHEAD if phase.order > course.phase.order]
+
+
+def _past(one: PhaseSpan) -> str:
+    if one.phase in _PAST:
+        return _PAST[one.phase]
+    return step_name(one.step) if one.step is not None else phase_name(one.phase)
+
+
+def _given_back(one: PhaseSpan, seen: NodeTileModel) -> str:
+    """Return by how much the page cache shrank, where it was dropped in this very start."""
+    dropped = seen.dropped
+    if one.phase is not Phase.DROPPING_CACHES or dropped is None or dropped.ts < one.began:
+        return ""
+    less = (dropped.before.reclaimable - dropped.after.reclaimable) / GIB
+    return f" −{less:.1f}" if less >= _NOTICED / GIB else ""
+
+
+# --- on a screen of its own -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _TimeAxis:
+    """The stretch of time, in seconds, that the bars of all parts are drawn on, and their columns."""
+
+    began: float
+    whole: float
+    columns: int
+    ascii_only: bool
+
+    def line(self, began: float, seconds: float | None, mark: str, tone: TextStyle) -> TextRow:
+        """Return where a part lies in the whole; nothing of what is not known."""
+        if seconds is None:
+            return (Span(" " * self.columns, TextStyle.PLAIN),)
+        start = min(self.columns - 1, int((began - self.began) / self.whole * self.columns))
+        cells = max(1, min(self.columns - start, round(seconds / self.whole * self.columns)))
+        return make_row(" " * start, Span(mark * cells, tone), " " * (self.columns - start - cells))
+
+
+def render_startup_timeline(course: StartupTimeline, now: float, space: Space) -> list[Part]:
+    """Return every part with what it took and usually takes, where that lies in the whole start, and those to come."""
+    until = course.told if course.is_over else now
+    stretches, expected = merge_spans(course.stretches), match_expected(course)
+    coming = [] if course.is_over else _coming(course)
+    parts = [Part(0, (_whole(course, course.seconds(until), space),))]
+    if not stretches:
+        return parts
+    rows = [
+        _PhaseBar(one, _doing(one, stretches[:at]), most, goes_on=at == len(stretches) - 1 and not course.is_over,
+              failed=at == len(stretches) - 1 and course.phase is Phase.FAILED)
+        for at, (one, most) in enumerate(zip(stretches, expected, strict=True))
+    ]  # fmt: skip
+    began = stretches[0].began
+    then = until + (0.0 if course.is_over else max(0.0, (expected[-1] or 0.0) - stretches[-1].seconds(until)))
+    end = then + sum(seconds or 0.0 for _, seconds in coming)
+    names = max(*(row_width(one.name()) for one in rows), *(len(name) + 2 for name, _ in coming), 0)
+    beside = names + (_ABOUT if course.expected_parts else 0)
+    bar = max(_LEAST_BAR, min(space.bar, space.columns - LABEL - beside))
+    time = _TimeAxis(began, max(course.expected or 0.0, end - began, 1.0), bar, space.ascii_only)
+    for at, one in enumerate(rows):
+        about = _about(one.expected, names - row_width(one.name()), "of about")
+        line = truncate_row((*one.told(until, time), *about), space.columns)
+        parts.append(Part(1 if one.goes_on or one.failed else 4 + len(rows) - at, (line,)))
+    for name, seconds in coming:
+        line = time.line(then, seconds, "-" if space.ascii_only else "─", TextStyle.FRAME)
+        sign = label(state_symbol(Phase.PLANNED, space.ascii_only))
+        about = _about(seconds, names - len(name) - 2, "about")
+        parts.append(
+            Part(5, (truncate_row(make_row(sign, *line, Span(f"  {name}", TextStyle.LABEL), *about), space.columns),))
+        )
+        then += seconds or 0.0
+    return parts
+
+
+def _whole(course: StartupTimeline, taken: float | None, space: Space) -> TextRow:
+    spans = [label("start"), Span(format_clock(taken), TextStyle.STRONG)]
+    if course.expected:
+        spans.append(Span(f" of about {format_clock(course.expected)}", TextStyle.UNIT))
+        if taken is not None and is_start_late(taken, course.expected):
+            spans.append(Span("   longer than usual", TextStyle.ATTENTION))
+    return truncate_row(tuple(spans), space.columns)
+
+
+def _doing(one: PhaseSpan, before: Sequence[PhaseSpan] = ()) -> str:
+    """Return what is done; of a step that comes once more (a draft model has its own weights), that it does."""
+    if one.step is None:
+        return phase_name(one.phase)
+    names = [each.step.name for each in before if each.step is not None]
+    return step_name(one.step) + (", again" if one.step.name in names else "")
+
+
+def _about(seconds: float | None, gap: int, word: str) -> TextRow:
+    """Return how long a part usually takes, all in one column."""
+    if seconds is None or not _is_worth_telling(seconds):
+        return ()
+    return make_row(" " * gap, Span(f"{word:>{_ABOUT - 6}}{format_clock(seconds):>6}", TextStyle.UNIT))
+
+
+@dataclass(frozen=True, slots=True)
+class _PhaseBar:
+    """A part of a start that has begun."""
+
+    of: PhaseSpan
+    doing: str
+    expected: float | None
+    goes_on: bool
+    failed: bool
+
+    def name(self) -> TextRow:
+        """Return its name with its progress."""
+        step, is_last = self.of.step, self.goes_on or self.failed
+        done = f"{format_step_progress(step)} " if is_last and step is not None and format_step_progress(step) else ""
+        return make_row(
+            Span(f"  {done}", TextStyle.VALUE), Span(self.doing, TextStyle.VALUE if is_last else TextStyle.LABEL)
+        )
+
+    def told(self, now: float, time: _TimeAxis) -> TextRow:
+        """Return what it took, where that lies in the whole start, and its name."""
+        sign, tone = (
+            ("✓", TextStyle.GOOD)
+            if not self.goes_on
+            else (state_symbol(self.of.phase, time.ascii_only), TextStyle.ATTENTION)
+        )
+        if self.failed:
+            sign, tone = state_symbol(Phase.FAILED, time.ascii_only), TextStyle.BAD
+        taken = self.of.seconds(now)
+        bar = TextStyle.BAD if self.failed else TextStyle.ACCENT if self.goes_on else TextStyle.OTHER
+        figure = TextStyle.ATTENTION if _is_phase_late(taken, self.expected) else TextStyle.VALUE
+        line = time.line(self.of.began, taken, "=" if time.ascii_only else "━", bar)
+        return make_row(Span(f"{sign} ", tone), Span(f"{format_clock(taken):>5} ", figure), *line, *self.name())
+
+
+def render_startup_duration(course: StartupTimeline, space: Space) -> TextRow | None:
+    """Return in a row what a start took that is over, phase by phase as far as there is room."""
+    taken = course.seconds(course.told)
+    if taken is None or not course.stretches:
+        return None
+    spans = list(_whole(course, taken, space))
+    gap = "   "
+    stretches = merge_spans(course.stretches)
+    for at, one in enumerate(stretches):
+        piece = f"{gap}{_doing(one, stretches[:at])} {format_clock(one.seconds(course.told))}"
+        if row_width(spans) + len(piece) > space.columns:
+            break
+        spans.append(Span(piece, TextStyle.LABEL))
+        gap = " · "
+    return tuple(spans)

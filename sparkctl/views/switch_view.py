@@ -1,0 +1,294 @@
+"""The screen of a switch: what would stop, stay and come; then each step with its proof; then how it ended. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import dropwhile
+
+from sparkctl.model.events import CommandEnded, Outcome
+from sparkctl.model.finding import Severity
+from sparkctl.model.node import NodeName
+from sparkctl.model.phase import Phase
+from sparkctl.model.sample import MemoryBar
+from sparkctl.model.switch_plan import SwitchPlan, SwitchStep
+from sparkctl.model.units import format_clock, format_duration
+from sparkctl.monitor.switch_progress import SwitchProgress
+from sparkctl.monitor.switch_progress import SwitchStepProgress as Taken
+from sparkctl.views.command_result_view import describe_command_result
+from sparkctl.views.overview.tile_model import TRANSITION_PHASES, NodeTileModel
+from sparkctl.views.overview.tile_rows import Space
+from sparkctl.views.startup_timeline_view import render_startup_progress
+from sparkctl.views.switch_plan_view import render_switch_plan
+from sparkctl.views.switch_words import describe_rollback_window, describe_switch_step, summarize_switch_plan
+from sparkctl.views.text.frame_layout import pad_screen
+from sparkctl.views.text.line_wrap import find_command, wrap_line_for_screen
+from sparkctl.views.text.scrolled import ScrollPage, scroll_rows
+from sparkctl.views.text.state_symbols import state_symbol
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, justify_row, make_row, sanitized
+
+SWITCH_STEPS = (
+    SwitchStep.CHECKING, SwitchStep.STOPPING, SwitchStep.RELEASING, SwitchStep.STARTING, SwitchStep.CLEARING, SwitchStep.DONE,
+)  # fmt: skip
+ROLLBACK_STEPS = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
+_REACHED = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)
+_DONE = {
+    SwitchStep.CHECKING: "checked", SwitchStep.STOPPING: "stopped", SwitchStep.RELEASING: "released",
+    SwitchStep.STARTING: "started", SwitchStep.CLEARING: "cleared", SwitchStep.RESTORING: "restored",
+}  # fmt: skip
+_HANG = 9  # columns before what is said of a step
+_PROOF = 3  # lines of what a log says, at most: it is whole in the log
+_WORD = 10  # columns of the word for a step that is done
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchScreenModel:
+    """All that the screen shows. ``nodes``: where the new one is wanted, as far as that was said. ``plan`` None: not made yet,
+    or it cannot be made, and ``trouble`` is why. ``bars`` is the Sparks' memory now, or as it was when the switch began;
+    ``glances`` are what is known of them now; ``now`` in unix seconds. ``course``: a switch that has begun. ``do_key``: by
+    which it is done. ``cautions``: what was said while it was planned, each with what can be done about it."""
+
+    profile: str
+    nodes: tuple[NodeName, ...] = ()
+    plan: SwitchPlan | None = None
+    is_planning: bool = False
+    trouble: str | None = None
+    hint: str | None = None
+    bars: Mapping[NodeName, MemoryBar] = field(default_factory=dict)
+    glances: Mapping[NodeName, NodeTileModel] = field(default_factory=dict)
+    course: SwitchProgress | None = None
+    now: float = 0.0
+    further: int = 0
+    ascii_only: bool = False
+    do_key: str | None = "enter"
+    cautions: tuple[tuple[str, str | None], ...] = ()
+
+
+def render_switch(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollPage:
+    """Return exactly ``lines`` rows; what has no room is reached by scrolling."""
+    inner = max(20, columns - 2)
+    course = scene.course
+    rows: list[TextRow] = []
+    if course is not None:
+        if course.end is not None:
+            rows += [*_render_result(course, course.end, scene, inner), ()]
+        rows += [*_steps(course, scene, inner), ()]
+        plan = course.plan
+    else:
+        plan = scene.plan
+        rows += [*_render_plan_summary(scene, inner), ()]
+    if plan is not None and not (course is not None and _is_undone(course)):
+        rows += render_switch_plan(plan, scene.bars, inner, scene.ascii_only, has_begun=course is not None)
+    page = scroll_rows(rows, scene.further, lines, scene.ascii_only)
+    return ScrollPage(
+        pad_screen([make_row(" ", *one) for one in page.rows], columns, lines, scene.ascii_only), page.further
+    )
+
+
+def _is_undone(course: SwitchProgress) -> bool:
+    """Tell whether it is over and came to something else than its plan: that is no picture of these Sparks any more."""
+    return course.end is not None and course.end.outcome not in (Outcome.READY, Outcome.DONE)
+
+
+# --- before ------------------------------------------------------------------------------------------------------------
+
+
+def _render_plan_summary(scene: SwitchScreenModel, columns: int) -> list[TextRow]:
+    """Return what it comes to, what stands against it, and what to press."""
+    if scene.plan is None:
+        if scene.trouble is not None:
+            rows = _sentences(scene.trouble, columns, state_symbol(Severity.PROBLEM, scene.ascii_only), TextStyle.BAD)
+            return rows + _render_hints(scene.hint, columns)
+        return [make_row(Span("looking at the Sparks: what stands there, and what it would meet ...", TextStyle.STALE))]
+    plan = scene.plan
+    about = "" if plan.seconds is None else f"about {format_clock(plan.seconds)} until ready"
+    rows = _sentences(summarize_switch_plan(plan), columns, "", TextStyle.STRONG)
+    bad, caution = (state_symbol(one, scene.ascii_only) for one in (Severity.PROBLEM, Severity.WARNING))
+    rows += [each for one in plan.obstacles for each in _sentences(one, columns, bad, TextStyle.BAD)]
+    rows += [each for one in plan.cautions for each in _sentences(one, columns, caution, TextStyle.ATTENTION)]
+    for words, hint in scene.cautions:
+        if words not in plan.cautions:
+            rows += [*_sentences(words, columns, caution, TextStyle.ATTENTION), *_render_hints(hint, columns)]
+    if plan.obstacles or plan.is_there:
+        return rows
+    if (way_back := describe_rollback_window(plan)) is not None:
+        rows += _sentences(way_back, columns, "", TextStyle.LABEL)
+    if scene.do_key is not None and not scene.is_planning:
+        key = make_row(Span(scene.do_key, TextStyle.KEY), Span(" does it, after a question", TextStyle.LABEL))
+        rows.append(justify_row(key, make_row(Span(about, TextStyle.UNIT)), columns))
+    elif scene.is_planning:
+        rows.append(make_row(Span("being looked at again ...", TextStyle.STALE)))
+    return rows
+
+
+def _sentences(words: str, columns: int, sign: str, tone: TextStyle) -> list[TextRow]:
+    head = f"{sign} " if sign else ""
+    rows: list[TextRow] = []
+    for line in filter(None, words.splitlines()):
+        for piece in wrap_line_for_screen(sanitized(line).text, max(16, columns - len(head)), 0):
+            rows.append(make_row(Span(head if not rows or piece == line else " " * len(head), tone), Span(piece, tone)))
+    return rows
+
+
+def _render_hints(hint: str | None, columns: int) -> list[TextRow]:
+    """Return what can be done, each way in a row of its own, commands so that they can be copied whole."""
+    rows: list[TextRow] = []
+    for line in filter(None, (hint or "").splitlines()):
+        command = find_command(line)
+        ways = (
+            [line] if command is None or not line.startswith(f"{command}, or ") else [command, line[len(command) + 5 :]]
+        )
+        for at, way in enumerate(ways):
+            head = "  or: " if at else "  try: "
+            told = wrap_line_for_screen(sanitized(way).text, max(16, columns - len(head)), 0)
+            rows += [
+                make_row(Span(head if not each else " " * len(head), TextStyle.VALUE), Span(piece, TextStyle.VALUE))
+                for each, piece in enumerate(told)
+            ]
+    return rows
+
+
+def find_offered_command(scene: SwitchScreenModel) -> str | None:
+    """Return the first command that the screen offers as a way out, None where it offers none."""
+    hints = [scene.hint, *(hint for _, hint in scene.cautions)]
+    if scene.course is not None:
+        hints = [None if scene.course.end is None else scene.course.end.hint]
+    lines = [line for hint in hints if hint for line in hint.splitlines()]
+    return next((one for one in map(find_command, lines) if one is not None), None)
+
+
+# --- its steps ---------------------------------------------------------------------------------------------------------
+
+
+def describe_step(step: SwitchStep, course: SwitchProgress, *, is_done: bool = False) -> str:
+    """Return what a step of this switch does, or has done."""
+    stops = () if course.plan is None else course.plan.stops
+    return describe_switch_step(step, course.instance, stops, is_done=is_done)
+
+
+def _steps(course: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
+    rows: list[TextRow] = []
+    for at, one in enumerate(course.steps):
+        if at and one.step in _REACHED and one.proofs and set(one.proofs) <= set(course.steps[at - 1].proofs):
+            continue  # the step before it has said so
+        is_last = at == len(course.steps) - 1
+        rows += _step(one, course, scene, columns, goes_on=is_last and one.ended is None and not course.is_over)
+    if not course.is_over:
+        rows += [_render_pending_step(step, course, scene.ascii_only) for step in _pending_steps(course)]
+    return rows or [make_row(Span("beginning ...", TextStyle.STALE))]
+
+
+def _step(
+    one: Taken, course: SwitchProgress, scene: SwitchScreenModel, columns: int, *, goes_on: bool
+) -> list[TextRow]:
+    is_asked = one.step is SwitchStep.UNDOING and all(each.step in ROLLBACK_STEPS for each in course.steps)
+    sign, tone = _sign(one, scene.ascii_only, goes_on=goes_on, is_asked=is_asked)
+    until = scene.now if goes_on else one.ended
+    taken = "" if until is None or one.step in _REACHED else format_clock(max(0.0, until - one.began))
+    head, hang = make_row(Span(f"{sign} ", tone), Span(f"{taken:>5}  ", TextStyle.VALUE)), _HANG
+    several = len({proof.node for proof in one.proofs}) > 1
+    told = [
+        (f"{proof.node}: {proof.text}" if several and proof.node else proof.text, TextStyle.LABEL)
+        for proof in one.proofs
+    ]
+    if told and one.ended is not None and one.step in _DONE:
+        head, hang = make_row(*head, Span(f"{_DONE[one.step]:<{_WORD}}", TextStyle.PLAIN)), _HANG + _WORD
+    elif not told or one.step not in (SwitchStep.DONE, SwitchStep.RESTORED):  # what proves the last one says it
+        words = describe_step(one.step, course, is_done=one.ended is not None)
+        told = (
+            told
+            if told and one.step in _REACHED
+            else [(words, TextStyle.STRONG if goes_on else TextStyle.PLAIN), *told]
+        )
+    lines = [
+        (line, kind)
+        for words, kind in told
+        for line in wrap_line_for_screen(sanitized(words).text, max(16, columns - hang), 0)
+    ]
+    rows = [
+        make_row(*(head if not at else make_row(" " * hang)), Span(line, kind)) for at, (line, kind) in enumerate(lines)
+    ]
+    return rows + (_live(course, scene, columns) if goes_on else [])
+
+
+def _live(course: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
+    """Return how far what is being stopped or started by this step is, on each Spark."""
+    old = () if course.plan is None else course.plan.stops
+    rows: list[TextRow] = []
+    space = Space(max(24, columns - _HANG), scene.ascii_only)
+    for name, seen in scene.glances.items():
+        for one in seen.view.instances:
+            stops = one.phase is Phase.STOPPING
+            is_new = course.step is SwitchStep.STARTING and one.name == course.instance and not stops
+            is_old = course.step is SwitchStep.RESTORING and one.name != course.instance and not stops
+            goes = course.step is SwitchStep.STOPPING and stops and (not old or one.name in old)
+            if one.ours and one.phase in TRANSITION_PHASES and (is_new or is_old or goes):
+                rows.append(make_row(" " * _HANG, sanitized(f"{one.name} on {name}", TextStyle.LABEL)))
+                rows += [
+                    make_row(" " * _HANG, *each)
+                    for part in render_startup_progress(one, seen, space)
+                    for each in part.rows
+                ]
+    return rows
+
+
+def _sign(one: Taken, ascii_only: bool, *, goes_on: bool, is_asked: bool) -> tuple[str, TextStyle]:
+    """``is_asked``: nothing failed here, somebody undoes what was left."""
+    if one.step in (SwitchStep.UNDOING, SwitchStep.LEFT) and not is_asked:
+        return state_symbol(Phase.FAILED, ascii_only), TextStyle.BAD
+    if goes_on:
+        return state_symbol(Phase.STARTING, ascii_only), TextStyle.ATTENTION
+    if one.ended is None:
+        return state_symbol(Phase.FAILED, ascii_only), TextStyle.BAD
+    return "+" if ascii_only else "✓", TextStyle.GOOD
+
+
+def _pending_steps(course: SwitchProgress) -> Sequence[SwitchStep]:
+    step = course.step
+    if step is None:
+        return SWITCH_STEPS
+    way = ROLLBACK_STEPS if step in ROLLBACK_STEPS else SWITCH_STEPS
+    return list(dropwhile(lambda each: each is not step, way))[1:]
+
+
+def _render_pending_step(step: SwitchStep, course: SwitchProgress, ascii_only: bool) -> TextRow:
+    return make_row(Span(f"{'.' if ascii_only else '·'} {'':5}  {describe_step(step, course)}", TextStyle.STALE))
+
+
+# --- its end -----------------------------------------------------------------------------------------------------------
+
+
+def _render_result(course: SwitchProgress, end: CommandEnded, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
+    """Return how it ended: ready, or why not, and what became of the one before."""
+    if end.outcome in (Outcome.READY, Outcome.DONE):
+        words, tone = describe_command_result("switch", end, [end.node] if end.node else [], (), scene.ascii_only)
+        rows = _sentences(words, columns, "", tone)
+        return [*rows, make_row(Span(f"{format_duration(end.seconds)} in all", TextStyle.LABEL))]
+    bad = state_symbol(Phase.FAILED, scene.ascii_only)
+    rows = _render_rollback(course, scene, columns)
+    has_story = end.verdict is not None
+    if end.verdict is not None:
+        rows += _sentences(f"{course.instance} failed: {end.verdict.summary}", columns, bad, TextStyle.BAD)
+        for proof in end.verdict.evidence[:1]:
+            told = _sentences(f"{proof.place}: {proof.text}", columns, " ", TextStyle.VALUE)
+            rows += told[:_PROOF]
+            if len(told) > _PROOF:
+                rows[-1] = (*rows[-1], Span(" .." if scene.ascii_only else " …", TextStyle.LABEL))
+        rows += _render_hints(end.verdict.remedy, columns)
+    if end.message is not None and not (has_story and course.steps[-1].step is SwitchStep.RESTORED):
+        rows += _sentences(
+            end.message, columns, " " if has_story else bad, TextStyle.ATTENTION if rows else TextStyle.BAD
+        )
+    rows += _render_hints(end.hint, columns)
+    return rows or _sentences(f"{end.outcome} after {format_duration(end.seconds)}", columns, bad, TextStyle.BAD)
+
+
+def _render_rollback(course: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
+    """Return that the one before serves again, and what proves it: that is what an owner wants to know first."""
+    restored = next((one for one in course.steps if one.step is SwitchStep.RESTORED), None)
+    if restored is None:
+        return []
+    old = describe_step(SwitchStep.RESTORED, course, is_done=True)
+    proofs = "; ".join(one.text for one in restored.proofs)
+    said = proofs if proofs.startswith(old) else f"{old}: {proofs}" if proofs else old
+    return _sentences(said, columns, state_symbol(Phase.READY, scene.ascii_only), TextStyle.GOOD)

@@ -1,0 +1,292 @@
+"""Bars and curves: memory in four textures, a share as a thin line, a course of figures in dots of braille."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+
+from sparkctl.model.sample import MemoryBar
+from sparkctl.model.units import GIB
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle
+
+_PARTS = (
+    ("█", "#", TextStyle.GPU),
+    ("▓", "=", TextStyle.OTHER),
+    ("▒", "-", TextStyle.CACHE),
+    ("░", ".", TextStyle.FREE),
+)
+_ASCII_STEPS = "_.-~=+*#"
+_DOTS = 4  # in a cell of braille, one above the other; two stand beside each other
+_ALL = (1 << _DOTS) - 1
+_LEFT, _RIGHT = (  # for each set of dots, the lowest being the lowest bit, what a cell of braille is counted up by
+    tuple(sum(sign for at, sign in enumerate(signs) if dots >> at & 1) for dots in range(_ALL + 1))
+    for signs in ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
+)
+_SIGNS = " " + "".join(map(chr, range(0x2801, 0x2900)))
+_RUNS = re.compile(" +|[^ ]+")
+_ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+_KEPT = 24  # curves, those of one picture: figures come every second or two, pictures more often
+
+Values = Sequence[float | None]
+
+
+def render_memory_bar(bar: MemoryBar, columns: int, ascii_only: bool = False) -> TextRow:
+    """Return GPU, other, cache and free, always in this order, each with a texture of its own.
+
+    A part that is there but smaller than half a cell still gets one where the others can spare it.
+    """
+    sizes = (bar.gpu_processes or 0, bar.other_used, bar.page_cache, bar.free)
+    counts = _shares(sizes, max(1, bar.total), columns)
+    return tuple(
+        Span((plain if ascii_only else mark) * count, tone)
+        for (mark, plain, tone), count in zip(_PARTS, counts, strict=True)
+        if count
+    )
+
+
+def render_memory_bar_line(
+    label: str, bar: MemoryBar, columns: int, ascii_only: bool = False, *, is_expected: bool = False
+) -> TextRow:
+    """Return ``then ████▓▓░░░ ≈ 105.8 of 121.7 GiB est.``: the bar in so many columns, and what is really used, GPU and other;
+    more than there is stands out. ``is_expected``: it is an estimate."""
+    used = (bar.gpu_processes or 0) + bar.other_used
+    is_over = used > bar.total
+    sign = ("~" if ascii_only else "≈") if is_expected else " "
+    over = (Span(">" if ascii_only else "▶", TextStyle.BAD),) if is_over else ()
+    return (
+        Span(label, TextStyle.LABEL), *render_memory_bar(bar, columns - is_over, ascii_only), *over,
+        Span(f" {sign}{used / GIB:6.1f}", TextStyle.BAD if is_over else TextStyle.STRONG),
+        Span(f" of {bar.total / GIB:.1f} GiB{' est.' if is_expected else ''}", TextStyle.UNIT),
+    )  # fmt: skip
+
+
+def render_claim_bar(
+    held: int, claimed: int | None, total: int, columns: int, ascii_only: bool = False, tolerance: float = 1.0
+) -> TextRow:
+    """Return what is held of ``total``, on the memory bar's own scale: what is claimed and not held yet is faint, what is
+    held beyond the claim stands out, from ``tolerance`` times the claim on. A mark is where the claim ends."""
+    within = held if claimed is None or held <= tolerance * claimed else claimed
+    ends = [within, max(held, within), max(held, claimed or 0)]
+    places = [max(0, min(columns, round(end * columns / max(1, total)))) for end in ends]
+    full, faint = ("#", ".") if ascii_only else ("█", "░")
+    over = full if not ascii_only else "!"
+    counts = (places[0], places[1] - places[0], places[2] - places[1], columns - places[2])
+    parts = zip(
+        (full, over, faint, " "),
+        (TextStyle.GPU, TextStyle.ATTENTION, TextStyle.FREE, TextStyle.PLAIN),
+        counts,
+        strict=True,
+    )
+    made = tuple(Span(mark * count, tone) for mark, tone, count in parts if count)
+    if claimed is None or not 0 < claimed <= total or columns < 8:
+        return made
+    return _marked(
+        made, max(0, round(claimed * columns / total) - 1), Span("|" if ascii_only else "▐", TextStyle.STRONG)
+    )
+
+
+def _marked(spans: TextRow, at: int, mark: Span) -> TextRow:
+    """Return the row with ``mark`` in place of the character at ``at``."""
+    made: list[Span] = []
+    for span in spans:
+        here, at = at, at - len(span.text)
+        if 0 <= here < len(span.text):
+            parts = (Span(span.text[:here], span.tone), mark, Span(span.text[here + 1 :], span.tone))
+            made += [part for part in parts if part.text]
+        else:
+            made.append(span)
+    return tuple(made)
+
+
+def _shares(sizes: Sequence[int], total: int, columns: int) -> list[int]:
+    counts, upto = [], 0
+    for size in sizes:
+        start, upto = round(upto * columns / total), upto + size
+        counts.append(max(0, min(columns, round(upto * columns / total)) - start))
+    for at, size in enumerate(sizes):
+        largest = counts.index(max(counts))
+        if size * 200 > total and not counts[at] and counts[largest] > 2:
+            counts[at], counts[largest] = 1, counts[largest] - 1
+    return counts
+
+
+def memory_bar_symbols(ascii_only: bool = False) -> dict[TextStyle, str]:
+    """Return the texture of each part."""
+    return {tone: plain if ascii_only else mark for mark, plain, tone in _PARTS}
+
+
+def render_gauge(share: float, columns: int, ascii_only: bool = False, tone: TextStyle = TextStyle.ACCENT) -> TextRow:
+    """Return a share 0..1 as a thin line on a faint one, in halves of a cell."""
+    share = min(1.0, max(0.0, share))
+    halves = round(share * columns * 2)
+    full, half = divmod(halves, 2)
+    if ascii_only:
+        return (Span("=" * full, tone), Span("-" * (columns - full), TextStyle.FRAME))
+    return (Span("━" * full + "╸" * half, tone), Span("─" * (columns - full - half), TextStyle.FRAME))
+
+
+# --- curves -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AxisScale:
+    """From where to where a curve is drawn."""
+
+    least: float
+    most: float
+
+    def share(self, value: float) -> float:
+        """Return where a value stands, 0..1."""
+        spread = self.most - self.least
+        return 0.5 if spread <= 0 else min(1.0, max(0.0, (value - self.least) / spread))
+
+
+def fit_axis_scale(values: Values, least_spread: float, floor: float = 0.0) -> AxisScale | None:
+    """Return the scale from the smallest to the largest value, at least ``least_spread`` wide and not below ``floor``, so
+    that what stays as it is is a line in the middle and not a wall; None where nothing is known."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    low, high = min(known), max(known)
+    if (missing := least_spread - (high - low)) > 0:
+        low, high = low - missing / 2, high + missing / 2
+        if low < floor:
+            low, high = floor, max(high, floor + least_spread)
+    return AxisScale(low, high)
+
+
+def round_above(value: float, least: float) -> float:
+    """Return the next round figure from ``value`` on, ``least`` at least: the end of a scale that does not change with every
+    reading."""
+    value = max(value, least)
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in _ROUND if step * power >= value * (1 - 1e-9))
+
+
+def render_sparkline(values: Values, scale: AxisScale, ascii_only: bool = False) -> TextRow:
+    """Return a line in one row, two values a cell; what is not known is a gap."""
+    return _curve(tuple(values), scale, ascii_only)
+
+
+@lru_cache(_KEPT)
+def _curve(values: tuple[float | None, ...], scale: AxisScale, ascii_only: bool) -> TextRow:
+    if ascii_only:
+        return _ascii_curve(values, scale)
+    return _painted(_strokes(_levels(values, scale, _DOTS), filled=False), 0, filled=False)
+
+
+def render_area_chart(values: Values, scale: AxisScale, height: int, ascii_only: bool = False) -> tuple[TextRow, ...]:
+    """Return a filled curve of ``height`` rows, the highest first, two values a cell; what is not known is a gap."""
+    return _rows(tuple(values), scale, height, ascii_only, True)
+
+
+def render_line_chart(values: Values, scale: AxisScale, height: int, ascii_only: bool = False) -> tuple[TextRow, ...]:
+    """Return a line over ``height`` rows, the highest first; what is not known is a gap."""
+    return _rows(tuple(values), scale, height, ascii_only, False)
+
+
+@lru_cache(_KEPT)
+def _rows(
+    values: tuple[float | None, ...], scale: AxisScale, height: int, ascii_only: bool, filled: bool
+) -> tuple[TextRow, ...]:
+    if ascii_only:
+        return _ascii_area(values, scale, height)
+    strokes = _strokes(_levels(values, scale, _DOTS * height), filled=filled)
+    return tuple(_painted(strokes, at, filled=filled) for at in reversed(range(height)))
+
+
+def fill_gaps(values: Values, most: int) -> list[float | None]:
+    """Return the values with gaps of at most ``most`` filled evenly: a stretch that is shorter than the time between two
+    readings has none and is no gap."""
+    found = list(values)
+    before: int | None = None
+    for at, value in enumerate(values):
+        if value is None:
+            continue
+        if before is not None and 1 < at - before <= most + 1:
+            start = values[before] or 0.0
+            for step in range(1, at - before):
+                found[before + step] = start + (value - start) * step / (at - before)
+        before = at
+    return found
+
+
+def _levels(values: Values, scale: AxisScale, dots: int) -> list[int | None]:
+    """Return for each value the highest of its dots, from 0 on."""
+    return [None if value is None else min(dots - 1, int(scale.share(value) * dots)) for value in values]
+
+
+def _strokes(levels: Sequence[int | None], *, filled: bool) -> list[int]:
+    """Return for each value its dots as bits, the lowest dot the lowest bit. A line that is not filled is joined to the dot
+    before it."""
+    strokes: list[int] = []
+    before: int | None = None
+    for level in levels:
+        if level is None:
+            strokes.append(0)
+        else:
+            low, high = (0, level + 1) if filled else _stroke(level, before)
+            strokes.append((1 << high) - (1 << low))
+        before = level
+    return [*strokes, 0] if len(strokes) % 2 else strokes
+
+
+def _painted(strokes: Sequence[int], line: int, *, filled: bool) -> TextRow:
+    """Return the ``line``-th row from below. Of one that is filled, what lies under it is fainter."""
+    shift = line * _DOTS
+    pairs = zip(strokes[::2], strokes[1::2], strict=True)
+    if not filled:
+        marks = "".join([_SIGNS[_LEFT[left >> shift & _ALL] | _RIGHT[right >> shift & _ALL]] for left, right in pairs])
+        return tuple(Span(run, TextStyle.PLAIN if run[0] == " " else TextStyle.ACCENT) for run in _RUNS.findall(marks))
+    whole = _ALL << shift | 1 << shift + _DOTS  # all of the row, and a dot above it
+    cells = [
+        (_SIGNS[_LEFT[left >> shift & _ALL] | _RIGHT[right >> shift & _ALL]], left & right & whole == whole)
+        for left, right in pairs
+    ]
+    groups = groupby(
+        cells, key=lambda cell: TextStyle.PLAIN if cell[0] == " " else TextStyle.BODY if cell[1] else TextStyle.ACCENT
+    )
+    return tuple(Span("".join(mark for mark, _ in group), tone) for tone, group in groups)
+
+
+def _stroke(level: int, before: int | None) -> tuple[int, int]:
+    """Return from which dot to before which one column of a line goes that does not break."""
+    if before is None or before == level:
+        return level, level + 1
+    return (before + 1, level + 1) if before < level else (level, before)
+
+
+def _ascii_curve(values: Values, scale: AxisScale) -> TextRow:
+    marks = [None if value is None else _step(scale.share(value)) for value in _paired(values)]
+    groups = groupby(marks, key=lambda mark: mark is None)
+    return tuple(Span("".join(mark or " " for mark in group), TextStyle.ACCENT) for _, group in groups)
+
+
+def _step(share: float) -> str:
+    return _ASCII_STEPS[min(len(_ASCII_STEPS) - 1, int(share * len(_ASCII_STEPS)))]
+
+
+def _ascii_area(values: Values, scale: AxisScale, height: int) -> tuple[TextRow, ...]:
+    levels = [None if value is None else scale.share(value) * height for value in _paired(values)]
+
+    def mark(level: float | None, line: int) -> str:
+        if level is None or (level <= line and line):
+            return " "
+        return "#" if level >= line + 1 else _step(max(0.0, level - line))
+
+    return tuple(
+        (Span("".join(mark(level, line) for level in levels), TextStyle.ACCENT),) for line in reversed(range(height))
+    )
+
+
+def _paired(values: Values) -> list[float | None]:
+    """Return the mean of each two."""
+    found: list[float | None] = []
+    for at in range(0, len(values), 2):
+        known = [value for value in values[at : at + 2] if value is not None]
+        found.append(sum(known) / len(known) if known else None)
+    return found

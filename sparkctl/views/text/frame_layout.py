@@ -1,0 +1,170 @@
+"""Where tiles stand and how they are framed. Light: this is what the first picture is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sparkctl.model.node import NodeName
+from sparkctl.views.text.styled_text import (
+    Span,
+    TextRow,
+    TextStyle,
+    make_row,
+    pad_row,
+    row_width,
+    sanitized,
+    to_ascii_row,
+    truncate_row,
+)
+
+LEAST = 5  # lines of a tile that still says what state, how full, how fast
+_TWO_COLUMNS = 110  # from this width on tiles stand beside each other
+_THREE_COLUMNS = 168
+_TALL = 30  # lines from which on there is room for what is said below
+_FRAMES = {False: tuple("╭─╮│╰╯"), True: tuple("+-+|++")}
+_CHOSEN = {False: tuple("┏━┓┃┗┛"), True: tuple("#=####")}
+
+
+@dataclass(frozen=True, slots=True)
+class TileBox:
+    """Where a tile is."""
+
+    index: int
+    x: int
+    y: int
+    columns: int
+    lines: int
+
+
+def arrange_tiles(
+    count: int, chosen: int, columns: int, lines: int, wanted: Callable[[int, int], int] = lambda _, __: LEAST,
+) -> tuple[TileBox, ...]:  # fmt: skip
+    """Return where the tiles stand: beside each other where there is room, all alike; around the chosen one where not
+    all have room. A fifth of the lines, two at least, is left for what stands below, of a tall screen three tenths; whatever
+    is said there, so that nothing above it moves.
+
+    ``wanted``: how many of at most so many lines some tile of so many columns has a use for (columns, lines).
+    """
+    if not count:
+        return ()
+    across = 1 if columns < _TWO_COLUMNS or count == 1 else 3 if count == 3 and columns >= _THREE_COLUMNS else 2
+    down = -(-count // across)
+    below = 2 if lines < 20 else max(4, lines // 5)
+    if lines >= _TALL:
+        below = lines * 3 // 10
+    wide = columns // across
+    each = max(LEAST, (lines - below) // down)
+    each = max(LEAST, min(each, wanted(wide, each)))
+    shown = max(1, min(down, lines // each))
+    first = max(0, min(chosen // across - (shown - 1) // 2, down - shown))
+    boxes = []
+    for index in range(first * across, min(count, (first + shown) * across)):
+        column, line = index % across, index // across - first
+        last = column == across - 1 or index == count - 1
+        boxes.append(TileBox(index, column * wide, line * each, columns - column * wide if last else wide, each))
+    return tuple(boxes)
+
+
+def draw_frame(
+    title: TextRow, body: Sequence[TextRow], columns: int, lines: int, *, chosen: bool, ascii_only: bool
+) -> tuple[TextRow, ...]:
+    """Return exactly ``lines`` rows of exactly ``columns``: the body in a frame that bears the title."""
+    left, dash, right, side, under, end = (_CHOSEN if chosen else _FRAMES)[ascii_only]
+    tone = TextStyle.CHOSEN if chosen else TextStyle.FRAME
+    mark = "~" if ascii_only else "…"
+    if ascii_only:  # before anything is fitted: plain signs may be narrower
+        title, body = to_ascii_row(title), [to_ascii_row(one) for one in body]
+    title = truncate_row(title, max(0, columns - 6), mark)
+    fill = max(0, columns - 5 - row_width(title))
+    top = (Span(f"{left}{dash} ", tone), *title, Span(f" {dash * fill}{right}", tone))
+    within, room = max(0, columns - 4), max(0, lines - 2)
+    inner = [pad_row(one, within, mark) for one in body[:room]]
+    inner += [pad_row((), within)] * (room - len(inner))
+    sides = [(Span(f"{side} ", tone), *one, Span(f" {side}", tone)) for one in inner]
+    bottom = (Span(under + dash * (columns - 2) + end, tone),)
+    return (pad_row(top, columns, ""), *sides, pad_row(bottom, columns, ""))
+
+
+def join_tiles(boxes: Sequence[TileBox], tiles: Sequence[tuple[TextRow, ...]]) -> list[TextRow]:
+    """Return the rows of tiles that stand in their boxes."""
+    rows: list[TextRow] = []
+    for line in sorted({box.y for box in boxes}):
+        group = [made for box, made in zip(boxes, tiles, strict=True) if box.y == line]
+        rows += [tuple(span for part in parts for span in part) for parts in zip(*group, strict=True)]
+    return rows
+
+
+def pad_screen(rows: Sequence[TextRow], columns: int, lines: int, ascii_only: bool) -> tuple[TextRow, ...]:
+    """Return exactly so many rows, each exactly so wide."""
+    fitted = [pad_row(to_ascii_row(one), columns, "~") if ascii_only else pad_row(one, columns) for one in rows[:lines]]
+    return (*fitted, *([pad_row((), columns)] * (lines - len(fitted))))
+
+
+def render_first_frame(names: Sequence[str], columns: int, lines: int, ascii_only: bool = False) -> tuple[TextRow, ...]:
+    """Return the picture before anything was asked: the Sparks by their names, and nothing pretended."""
+    boxes = arrange_tiles(len(names), 0, columns, lines)
+    tiles = []
+    for box in boxes:
+        sign = "?" if ascii_only else "◌"
+        title = make_row(sanitized(names[box.index], TextStyle.TITLE), Span(f" {sign} connecting", TextStyle.STALE))
+        body = [make_row(Span("not looked yet", TextStyle.STALE))]
+        chosen = box.index == 0 and len(boxes) > 1
+        tiles.append(draw_frame(title, body, box.columns, box.lines, chosen=chosen, ascii_only=ascii_only))
+    return pad_screen(join_tiles(boxes, tiles), columns, lines, ascii_only)
+
+
+def render_too_small(columns: int, lines: int, least: tuple[int, int], ascii_only: bool = False) -> tuple[TextRow, ...]:
+    """Return the message for a terminal that holds no tile."""
+    sign = "x" if ascii_only else "×"
+    words = [
+        make_row(Span("This terminal is too small.", TextStyle.STRONG)),
+        make_row(Span(f"needed  {least[0]} {sign} {least[1]}", TextStyle.VALUE)),
+        make_row(Span(f"it is   {columns} {sign} {lines}", TextStyle.VALUE)),
+        make_row(Span("Keys still work; q ends.", TextStyle.LABEL)),
+    ]
+    above: list[TextRow] = [()] * max(0, (lines - len(words)) // 2)
+    indent = " " * max(0, (columns - 27) // 2)
+    return pad_screen([*above, *(make_row(indent, *one) for one in words)], columns, lines, ascii_only)
+
+
+def render_welcome() -> list[TextRow]:
+    """Return what an empty panel teaches."""
+    commands = (
+        ("sparkctl init", "asks for each Spark's address, visits it, writes the config"),
+        ("sparkctl demo", "this panel on two simulated Sparks, without hardware"),
+    )
+    rows: list[TextRow] = [(), make_row("  ", Span("No Spark is configured yet.", TextStyle.STRONG)), ()]
+    wide = max(len(command) for command, _ in commands)
+    rows += [
+        make_row("  ", Span(f"{command:<{wide}}   ", TextStyle.KEY), Span(about, TextStyle.LABEL))
+        for command, about in commands
+    ]
+    return [*rows, (), make_row("  ", Span("q", TextStyle.KEY), Span(" ends the panel", TextStyle.LABEL))]
+
+
+def render_recording_wait() -> list[TextRow]:
+    """Return what a recording shows before its first node."""
+    return [(), make_row("  ", Span("reading the recording ...", TextStyle.STALE))]
+
+
+def describe_guard_coverage(guarded: Mapping[NodeName, tuple[str, ...] | None]) -> str | None:
+    """Return in how far the Sparks are guarded; None where that is not known. ``guarded``: what is watched on each."""
+    armed = [name for name, watched in guarded.items() if watched]
+    if armed:
+        return "guard armed" if len(armed) == len(guarded) else f"guard armed on {' and '.join(armed)}"
+    return "guard off" if guarded and None not in guarded.values() else None
+
+
+def render_header(title: Sequence[Span], right: Sequence[Span], columns: int, ascii_only: bool = False) -> TextRow:
+    """Return the first line: what this is on the left; how it stands and the time on the right. The time stays longest, and
+    two columns between the two are left."""
+    if ascii_only:  # before anything is fitted: plain signs may be narrower
+        title, right = to_ascii_row(tuple(title)), to_ascii_row(tuple(right))
+    left, end = (Span(" "), *title), (*right, Span(" "))
+    if len(title) > 2 and row_width(left) + row_width(end) + 2 > columns:
+        left = (Span(" "), *title[2:])  # what this program is called is known; where one is in it is not
+    while len(end) > 2 and row_width(left) + row_width(end) + 2 > columns:
+        end = end[1:]
+    room = max(0, columns - row_width(end) - 2)
+    return pad_row((*pad_row(left, room, "~" if ascii_only else "…"), Span("  "), *end), columns, "")
