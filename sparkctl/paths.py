@@ -50,7 +50,7 @@ def read_only_profiles_dir() -> Path | None:
 
 def shipped_profiles_dir() -> Path:
     """Return the directory of the profiles that are part of sparkctl: inside the wheel, or beside it in a checkout."""
-    package = Path(__file__).resolve().parent.parent
+    package = Path(__file__).resolve().parent
     installed = package / "_profiles"
     return installed if installed.is_dir() else package.parent / "profiles"
 

@@ -1,4 +1,4 @@
-"""The engines sparkctl knows, one file each, found by file name: to add one, add a file that exports ``ENGINE``."""
+"""The engines that sparkctl knows, one folder each, found by name: to add one, add a folder whose ``__init__`` exports ``ENGINE``."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from sparkctl.errors import InvalidInput
 if TYPE_CHECKING:
     from sparkctl.engines.base import Engine
 
-_NOT_ENGINES = frozenset({"base", "lines", "health_paths"})
+_OTHER_FOLDERS = frozenset({"flags", "lint", "simulation"})
 
 
 @cache
 def engine_names() -> tuple[str, ...]:
-    """Return the names of all engines, sorted. Lists files; imports none of them."""
+    """Return the names of all engines, sorted. Lists folders and imports none of them."""
     from pathlib import Path
 
-    found = (file.stem for file in Path(__file__).parent.glob("*.py"))
-    return tuple(sorted(name for name in found if name not in _NOT_ENGINES and not name.startswith("_")))
+    found = (file.parent.name for file in Path(__file__).parent.glob("*/__init__.py"))
+    return tuple(sorted(name for name in found if name not in _OTHER_FOLDERS))
 
 
 def engine_title(name: str) -> str:

@@ -140,4 +140,4 @@ def _drop_lost_edit(one: LintMessage) -> LintMessage:
 
 def _known(engine: str) -> Any:
     """Return the file of an engine, None where there is none: its flags are then judged by their catalogue alone."""
-    return importlib.import_module(f"{__name__}.{engine}") if engine in _OWN else None
+    return importlib.import_module(f"sparkctl.engines.{engine}.lint") if engine in _OWN else None

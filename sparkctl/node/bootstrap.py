@@ -36,8 +36,9 @@ for w in sys.argv[1].split(","):
  exec(compile(take(int(n)),k,"exec",optimize=2),m.__dict__)
 m.main(sys.argv[2:]) # sparkctl-guard"""
 GUARD_MODULES = (
-    "agent", "guard_rule", "guard_http", "guard_watch", "guard_events", "guard_memory", "guard_receipt",
-    "guard_socket", "guard_cache", "guard_ask", "guard_kill", "guard_start", "guard",
+    "agent", "guard.decision", "guard.nonblocking_http", "guard.watches", "guard.guard_events", "guard.memory_reader",
+    "guard.receipt_store", "guard.socket_server", "guard.page_cache", "guard.container_polling", "guard.kill_requests",
+    "guard.guard_start", "guard.daemon",
 )  # fmt: skip
 
 WORD = re.compile(r"\w+")
@@ -102,11 +103,17 @@ def guard_program(
     Nothing has to be written after ``stdin``. ``options``: ``--dir``, ``--docker``, ``--sudo``, ``--linger``, ``--ask``,
     each with a value in place of the guard's own.
     """
-    sources = [(Path(__file__).parent / f"{name}.py").read_bytes() for name in GUARD_MODULES]
+    sources = [(Path(__file__).parent / f"{name.replace('.', '/')}.py").read_bytes() for name in GUARD_MODULES]
     lengths = [f"sparkctl.node.{name}:{len(source)}" for name, source in zip(GUARD_MODULES, sources, strict=True)]
     module = pynvml_source() if nvml is None else nvml
     packed = zlib.compress(module, 9) if module else b""
-    words = [",".join(("sparkctl:0", "sparkctl.node:0", *lengths)), str(len(packed)), "--root", root, *options]
+    words = [
+        ",".join(("sparkctl:0", "sparkctl.node:0", "sparkctl.node.guard:0", *lengths)),
+        str(len(packed)),
+        "--root",
+        root,
+        *options,
+    ]
     return RemoteProgram((python, "-ISu", "-c", BOOT_GUARD, *words), b"".join(sources) + packed)
 
 

@@ -53,7 +53,7 @@ class FileListing:
 
 def survey(places: Sequence[str], rooms: Sequence[str] = (), python: str = "python3") -> RemoteProgram:
     """Return what asks for the places, and for the free room at ``rooms``; it ends by itself."""
-    program = (Path(__file__).parent / "survey.py").read_bytes()
+    program = (Path(__file__).parent / "file_listing.py").read_bytes()
     boot = BOOTSTRAP.replace("sparkctl-probe", "sparkctl-survey")
     request = json.dumps({"places": list(places), "rooms": list(rooms)}).encode() + b"\n"
     return RemoteProgram((python, "-ISu", "-c", boot, str(len(program))), program + request)
@@ -61,7 +61,7 @@ def survey(places: Sequence[str], rooms: Sequence[str] = (), python: str = "pyth
 
 def carry(request: dict[str, Any], python: str = "python3") -> RemoteProgram:
     """Return what starts one end of a stream (see `carry.py`); it ends with its stdin."""
-    program = (Path(__file__).parent / "carry.py").read_bytes()
+    program = (Path(__file__).parent / "transfer.py").read_bytes()
     boot = BOOTSTRAP.replace("sparkctl-probe", "sparkctl-carry")
     return RemoteProgram(
         (python, "-ISu", "-c", boot, str(len(program))), program + json.dumps(request).encode() + b"\n"

@@ -127,7 +127,7 @@ class NodeInspection:
 
 def script() -> bytes:
     """Return the look's source, for the stdin of ``sh -s -- SECTION...``."""
-    return (Path(__file__).parent / "look.sh").read_bytes()
+    return (Path(__file__).parent / "node_inspection.sh").read_bytes()
 
 
 def command(*sections: str) -> list[str]:

@@ -109,7 +109,7 @@ for section in "$@"; do
         done
       done ;;
     journal)
-      # The journal of a switch, and whether anybody holds the lock of this node, which is on /run (see operations/lock.py): it is
+      # The journal of a switch, and whether anybody holds the lock of this node, which is on /run (see commands/node_lock.py): it is
       # tried, shared and for an instant, which whoever wants it outwaits. /proc/locks tells of that of an older sparkctl.
       echo "@@ journal"
       d=${XDG_STATE_HOME:-$HOME/.local/state}/sparkctl; f=$d/switch.json; l=/tmp/sparkctl.lock

@@ -58,7 +58,7 @@ class PingReport:
 
 def ping_script() -> bytes:
     """Return the script, for the stdin of ``sh -s -- LANE...``."""
-    return (Path(__file__).parent / "pings.sh").read_bytes()
+    return (Path(__file__).parent / "peer_ping.sh").read_bytes()
 
 
 def ping_command(targets: Sequence[PingTarget]) -> list[str]:

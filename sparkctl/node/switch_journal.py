@@ -13,7 +13,7 @@ JOURNAL_PATH = "${XDG_STATE_HOME:-~/.local/state}/sparkctl/switch.json"  # as it
 
 def journal_script() -> bytes:
     """Return the source, for the stdin of ``sh -s -- ...``."""
-    return (Path(__file__).parent / "journal.sh").read_bytes()
+    return (Path(__file__).parent / "switch_journal.sh").read_bytes()
 
 
 class JournalWriteResult(StrEnum):

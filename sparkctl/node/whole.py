@@ -30,7 +30,7 @@ class WeightsCheck:
 
 def weights_check_command(places: Sequence[str]) -> list[str]:
     """Return the argv that reads the headers in these places: nothing is changed, and no weights are read."""
-    program = (Path(__file__).parent / "headers.py").read_text(encoding="utf-8")
+    program = (Path(__file__).parent / "weights_check.py").read_text(encoding="utf-8")
     return ["python3", "-IS", "-c", program, *places]
 
 

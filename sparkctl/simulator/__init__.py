@@ -5,9 +5,10 @@ Owns no logic of operations: it only behaves as two machines do.
 
 from __future__ import annotations
 
+from sparkctl.engines.simulation.engine_launch import EngineFault
+from sparkctl.engines.simulation.simulated_clock import SimClock
 from sparkctl.simulator.scenarios import SCENARIOS
-from sparkctl.simulator.sim_node import EngineFault, SimNodeOptions, SudoRule
-from sparkctl.simulator.simulated_clock import SimClock
+from sparkctl.simulator.sim_node import SimNodeOptions, SudoRule
 from sparkctl.simulator.simulated_sparks import DEMO_SPEED, SimulatedSparks
 from sparkctl.simulator.threaded import run_in_background
 

@@ -7,7 +7,7 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from sparkctl.simulator.simulated_clock import format_rfc3339
+from sparkctl.engines.simulation.simulated_clock import format_rfc3339
 
 MAX_RECORD_SIZE = 16 << 10  # bytes; a longer line is stored in pieces
 READ_BATCH = 256  # records in one HTTP chunk

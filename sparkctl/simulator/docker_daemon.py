@@ -6,8 +6,8 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
+from sparkctl.engines.simulation.rank_network import RankNetwork
 from sparkctl.simulator.engine_process import EngineProcess
-from sparkctl.simulator.rank_network import RankNetwork
 from sparkctl.simulator.sim_container import JsonBody, SimContainer
 from sparkctl.simulator.sim_node import NodeFault, SimNode
 

@@ -10,6 +10,7 @@ from typing import Any
 from sparkctl.engines.simulation.decode_lines import build_past_decode_lines, stream_decode_lines
 from sparkctl.engines.simulation.decode_model import DecodeModel
 from sparkctl.engines.simulation.engine_launch import SimEngineKind, SimLaunch, parse_launch
+from sparkctl.engines.simulation.rank_network import LossReason, RankLoss, RankMember, RankNetwork, RendezvousTimeout
 from sparkctl.engines.simulation.script_steps import (  # fmt: skip
     AT_ONCE,
     NOW,
@@ -32,12 +33,11 @@ from sparkctl.engines.simulation.script_steps import (  # fmt: skip
     Script,
     ScriptStep,
 )
+from sparkctl.engines.simulation.simulated_clock import DriftFreeTimer
 from sparkctl.simulator.engine_scripts import ENGINES, build_start_script, build_worker_script
 from sparkctl.simulator.openai_api import SimOpenAiServer
-from sparkctl.simulator.rank_network import LossReason, RankLoss, RankMember, RankNetwork, RendezvousTimeout
 from sparkctl.simulator.sim_container import SimContainer
 from sparkctl.simulator.sim_node import NodeFault, SimNode
-from sparkctl.simulator.simulated_clock import DriftFreeTimer
 
 SIGKILLED = Exit(137)
 STUCK_CLOCK_SHARE = 0.33  # of its speed: about what is left of a busy GPU's clock, 800 of 2400 MHz

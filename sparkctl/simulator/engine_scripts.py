@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from sparkctl.engines.sglang import simulated_script as sglang_scenes
 from sparkctl.engines.simulation import small_scripts
-from sparkctl.engines.simulation.engine_launch import SimEngineKind, SimLaunch
+from sparkctl.engines.simulation.engine_launch import EngineFault, SimEngineKind, SimLaunch
+from sparkctl.engines.simulation.rank_network import RankLoss
 from sparkctl.engines.simulation.script_steps import Cut, Exit, Hang, Leak, Listen, Load, Script
+from sparkctl.engines.simulation.unified_memory import GIB
 from sparkctl.engines.vllm import simulated_ray
 from sparkctl.engines.vllm import simulated_script as vllm_scenes
-from sparkctl.simulator.rank_network import RankLoss
-from sparkctl.simulator.sim_node import EngineFault
-from sparkctl.simulator.unified_memory import GIB
 
 FAULT_AT_SHARE = 0.6  # of the weights
 

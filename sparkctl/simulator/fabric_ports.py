@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sparkctl.simulator.rank_network import RankNetwork
+from sparkctl.engines.simulation.rank_network import RankNetwork
 from sparkctl.simulator.sim_node import NodeFault, SimNode
 
 FABRIC = {"rocep1s0f0": "enp1s0f0np0", "roceP2p1s0f0": "enP2p1s0f0np0"}  # both functions of the port with the cable

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 
 from sparkctl.engines.simulation.engine_launch import SimEngineKind
+from sparkctl.engines.simulation.simulated_clock import SimClock
 from sparkctl.simulator.docker_daemon import SimDockerDaemon
 from sparkctl.simulator.engine_process import EngineProcess
-from sparkctl.simulator.simulated_clock import SimClock
 
 _LOOK = 0.1  # of our seconds
 _COMING = 6.0  # seconds from ready until somebody has noticed

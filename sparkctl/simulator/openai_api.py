@@ -9,11 +9,10 @@ from http import HTTPStatus
 from typing import Any
 
 from sparkctl.engines.simulation.decode_model import DecodeModel
-from sparkctl.engines.simulation.engine_launch import SimEngineKind, SimLaunch
+from sparkctl.engines.simulation.engine_launch import EngineFault, SimEngineKind, SimLaunch
 from sparkctl.engines.simulation.metrics import CONTENT_TYPE as METRICS_TYPE
 from sparkctl.engines.simulation.metrics import build_metrics_page
 from sparkctl.simulator.http_server import SimHttpReply, SimHttpRequest, build_json_reply
-from sparkctl.simulator.sim_node import EngineFault
 
 ANSWER_TOKENS = (" Paris", ",", " a", " city", " on", " the", " Seine", ",", " known", " for", " its", " bridges", ".")
 _HEALTH_PREFILL = (

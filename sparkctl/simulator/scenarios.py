@@ -8,6 +8,7 @@ from dataclasses import replace
 from sparkctl import engines
 from sparkctl.commands.fabric.route import build_nccl_environment, find_fabric_route
 from sparkctl.engines.base import Rank
+from sparkctl.engines.simulation.unified_memory import GIB
 from sparkctl.model.fabric import NodeLanes
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.node import Node, NodeName
@@ -19,7 +20,6 @@ from sparkctl.simulator.docker_daemon import SimDockerDaemon
 from sparkctl.simulator.engine_process import EngineProcess
 from sparkctl.simulator.node_programs.look_output import print_look
 from sparkctl.simulator.sim_node import HOME, NodeFault
-from sparkctl.simulator.unified_memory import GIB
 from sparkctl.transport.docker.create_request import build_create_request
 
 HOURS = 3600.0

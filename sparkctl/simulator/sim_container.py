@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from sparkctl.engines.simulation.simulated_clock import format_rfc3339
 from sparkctl.simulator.container_log import ContainerLog
-from sparkctl.simulator.simulated_clock import format_rfc3339
 
 NEVER = "0001-01-01T00:00:00Z"
 JsonBody = dict[str, Any]  # JSON as the Docker API has it

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from sparkctl.engines.simulation.engine_launch import EngineFault
+from sparkctl.engines.simulation.simulated_clock import SimClock, SimPace
+from sparkctl.engines.simulation.unified_memory import GIB, KIB, UnifiedMemory
 from sparkctl.simulator.http_server import ReadStream, RequestHandler
 from sparkctl.simulator.images import SimImages
 from sparkctl.simulator.sim_node_remains import ORPHAN_TITLE, ProcessLeftovers
-from sparkctl.simulator.simulated_clock import SimClock, SimPace
-from sparkctl.simulator.unified_memory import GIB, KIB, UnifiedMemory
 
 USER = "milo"
 HOME = f"/home/{USER}"
@@ -39,20 +40,6 @@ class ByteSink(Protocol):
 
 
 FULL_FREE = 14 * GIB  # bytes left on a disk that is nearly full
-
-
-class EngineFault(StrEnum):
-    """What can go wrong with an engine, chosen by ``SIM_FAULT`` in the container's Env or per node."""
-
-    CUDA_OOM = "cuda-oom"
-    OOM_KILLED = "oom-killed"
-    HANG = "hang"
-    EXIT0 = "exit0"
-    NO_TOKEN = "no-token"  # noqa: S105
-    BAD_FLAG = "bad-flag"
-    MEMORY_RUNAWAY = "memory-runaway"
-    WORKER_DIES = "worker-dies"  # a rank that is not the head, while weights load
-    FABRIC_CUT = "fabric-cut"  # while weights load
 
 
 class NodeFault(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sparkctl.simulator.unified_memory import KIB
+from sparkctl.engines.simulation.unified_memory import KIB
 
 if TYPE_CHECKING:
     from sparkctl.simulator.sim_node import SimNode

@@ -12,13 +12,14 @@ from typing import Self
 
 import asyncssh
 
+from sparkctl.engines.simulation.engine_launch import EngineFault
+from sparkctl.engines.simulation.simulated_clock import SimClock, SimPace
 from sparkctl.simulator.docker_daemon import SimDockerDaemon
 from sparkctl.simulator.fabric_ports import FABRIC, build_rank_network, interface_address
 from sparkctl.simulator.haste import fast_forward_while_busy, send_requests_when_ready
 from sparkctl.simulator.node_programs.sim_guard import SimGuard
 from sparkctl.simulator.scenarios import SCENARIOS
-from sparkctl.simulator.sim_node import USER, EngineFault, SimNode, SimNodeOptions
-from sparkctl.simulator.simulated_clock import SimClock, SimPace
+from sparkctl.simulator.sim_node import USER, SimNode, SimNodeOptions
 from sparkctl.simulator.ssh_server import SimSshServer
 
 DEMO_SPEED = 42.0  # simulated seconds in a real one at speed 1: a seven minutes' start takes ten seconds

@@ -213,7 +213,7 @@ class PanelApp(ToastApp):
     async def _open(self) -> None:
         """Load what asks nodes, beside the loop so that keys are answered meanwhile, and begin."""
         room = await asyncio.to_thread(importlib.import_module, "sparkctl.tui.controller")
-        self._room = room.Room(self)
+        self._room = room.PanelController(self)
         self._room.begin(self._sparks)
         self.room_made.set()
         self.set_interval(_TICK, self._tick)

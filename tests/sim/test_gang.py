@@ -17,6 +17,7 @@ from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
+from sparkctl.engines.simulation.engine_launch import EngineFault
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.logs.clock_offset import measure_clock_offset
 from sparkctl.logs.timestamps import parse_log_time
@@ -39,7 +40,7 @@ from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.library import ProfileLibrary
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks
 from sparkctl.simulator.docker_daemon import DockerApiError
-from sparkctl.simulator.sim_node import EngineFault, NodeFault
+from sparkctl.simulator.sim_node import NodeFault
 from tests.sim.clients import FAST, PATIENCE
 from tests.sim.test_command import demo
 

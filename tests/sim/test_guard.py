@@ -19,6 +19,7 @@ from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
+from sparkctl.engines.simulation.unified_memory import GIB
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Event, GuardActed, LaunchPlanned, Outcome, PhaseChanged, WarningEmitted
 from sparkctl.model.guard_state import GuardAction, GuardRole
@@ -32,7 +33,6 @@ from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.library import ProfileLibrary
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks, SudoRule
 from sparkctl.simulator.node_programs.sim_guard import SimGuard
-from sparkctl.simulator.unified_memory import GIB
 from sparkctl.views.guard_view import format_guard_status
 from tests.sim import clients
 from tests.sim.clients import FAST

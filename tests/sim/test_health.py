@@ -12,6 +12,7 @@ import pytest
 
 from sparkctl.clock import SystemClock
 from sparkctl.commands.context import CommandContext
+from sparkctl.engines.simulation.engine_launch import EngineFault
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.launch_plan import ContainerLabel
@@ -22,7 +23,7 @@ from sparkctl.monitor.watch_nodes import watch_load_views
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.docker_daemon import SimDockerDaemon
 from sparkctl.simulator.scenarios import _plan_shipped_profile, _run
-from sparkctl.simulator.sim_node import EngineFault, NodeFault, SimNodeOptions
+from sparkctl.simulator.sim_node import NodeFault, SimNodeOptions
 from tests.sim import clients
 from tests.sim.test_command import demo, result
 

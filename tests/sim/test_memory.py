@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sparkctl.engines.simulation.unified_memory import GIB, KERNEL_RESERVE, KIB, TOTAL, UnifiedMemory
 from sparkctl.node.node_inspection import parse_meminfo
-from sparkctl.simulator.unified_memory import GIB, KERNEL_RESERVE, KIB, TOTAL, UnifiedMemory
 
 
 def test_meminfo_reads_as_what_the_model_holds() -> None:

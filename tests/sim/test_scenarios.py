@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from sparkctl.engines.simulation.decode_model import DecodeModel, acceptance_by_position
 from sparkctl.engines.simulation.engine_launch import parse_launch
+from sparkctl.engines.simulation.simulated_clock import SimClock, SimPace
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.profiles.library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks, run_in_background
-from sparkctl.simulator.simulated_clock import SimClock, SimPace
 from tests.sim import clients
 
 

@@ -132,7 +132,7 @@ class ReleaseCheck:
         certain, likely = find_leftover_shm_files(self._was, look)
         if certain:
             argv = [word for one in certain for word in ("{}:{}".format(*one.inode), one.path)]
-            script = (Path(leftovers.__file__).parent / "unlink_shm.sh").read_bytes()
+            script = (Path(leftovers.__file__).parent / "remove_shared_memory.sh").read_bytes()
             await self._session.run(["sh", "-s", "--", *argv], stdin=script)
             certain, likely = find_leftover_shm_files(self._was, await self._session.read_node("shm"))
         if likely and await self._is_shared_by_others():

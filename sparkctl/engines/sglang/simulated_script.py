@@ -12,6 +12,7 @@ from sparkctl.engines.simulation.rank_lines import (
     nccl_timeout_message,
     store_timeout_message,
 )
+from sparkctl.engines.simulation.rank_network import LossReason, RankLoss
 from sparkctl.engines.simulation.script_steps import (  # fmt: skip
     NOW,
     Exit,
@@ -28,8 +29,7 @@ from sparkctl.engines.simulation.script_steps import (  # fmt: skip
     write_lines,
 )
 from sparkctl.engines.simulation.torch_messages import cuda_oom_message, pick_unknown_flag, port_in_use_message
-from sparkctl.simulator.rank_network import LossReason, RankLoss
-from sparkctl.simulator.unified_memory import GIB
+from sparkctl.engines.simulation.unified_memory import GIB
 
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 SHARD_SECONDS = 11.0

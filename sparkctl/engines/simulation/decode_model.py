@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 
 from sparkctl.engines.simulation.engine_launch import SimLaunch
-from sparkctl.simulator.simulated_clock import SimPace
+from sparkctl.engines.simulation.simulated_clock import SimPace
 
 # A request of the steady load: an agent's next turn, most of whose prompt was computed for the turn before.
 PROMPT, CACHED, ANSWER = 5200, 4608, 700  # tokens

@@ -16,7 +16,6 @@ from sparkctl.engines.simulation.joining import (
     parse_rendezvous,
     split_ray_command,
 )
-from sparkctl.simulator.sim_node import EngineFault
 
 MEMORY_BANDWIDTH = (
     196e9  # bytes a second that decoding reads on a GB10 in life: Qwen3.6 27B FP8, 12.7 tok/s at 1.75 tokens a step
@@ -25,6 +24,20 @@ DRAFT_HEAD_SHARE = 0.105  # bytes of a draft head (a layer, and the output over 
 ACCEPTED = 0.81  # of the drafts of such a head at each place, if the one before was accepted
 NGRAM = (1.75, 0.1)  # tokens a step as owners measure them, and how far they wander
 HEAD_SWING = 0.25  # for each draft of a head, of three at most: with three of them 2.5 to 3.5 as owners measure
+
+
+class EngineFault(StrEnum):
+    """What can go wrong with an engine, chosen by ``SIM_FAULT`` in the container's Env or per node."""
+
+    CUDA_OOM = "cuda-oom"
+    OOM_KILLED = "oom-killed"
+    HANG = "hang"
+    EXIT0 = "exit0"
+    NO_TOKEN = "no-token"  # noqa: S105
+    BAD_FLAG = "bad-flag"
+    MEMORY_RUNAWAY = "memory-runaway"
+    WORKER_DIES = "worker-dies"  # a rank that is not the head, while weights load
+    FABRIC_CUT = "fabric-cut"  # while weights load
 
 
 class SimEngineKind(StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparkctl.engines.simulation.decode_model import FIRST_TOKEN, DecodeCounts, DecodeModel
 from sparkctl.engines.simulation.engine_launch import SimEngineKind, SimLaunch
-from sparkctl.simulator.unified_memory import GIB
+from sparkctl.engines.simulation.unified_memory import GIB
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _TTFT_BUCKETS = (("0.1", 0.0), ("0.25", 0.35), ("0.5", 0.85), ("1.0", 0.95), ("2.5", 1.0), ("+Inf", 1.0))  # share up to

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from sparkctl.engines.simulation.engine_launch import SimLaunch
 from sparkctl.engines.simulation.rank_lines import format_address
+from sparkctl.engines.simulation.rank_network import LossReason, RankLoss
 from sparkctl.engines.simulation.script_steps import (
     NOW,
     Depend,
@@ -22,8 +23,7 @@ from sparkctl.engines.simulation.script_steps import (
     format_bar_times,
 )
 from sparkctl.engines.simulation.torch_messages import cuda_oom_message, pick_unknown_flag, port_in_use_message
-from sparkctl.simulator.rank_network import LossReason, RankLoss
-from sparkctl.simulator.unified_memory import GIB
+from sparkctl.engines.simulation.unified_memory import GIB
 
 TIME_FORMAT = "%H:%M:%S"
 LLAMA_TIME = "%M.%S.000.000"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkctl.engines.simulation.engine_launch import SimLaunch
-from sparkctl.simulator.unified_memory import GIB
+from sparkctl.engines.simulation.unified_memory import GIB
 
 
 def cuda_oom_message(wanted: int, free: int, held: int) -> str:

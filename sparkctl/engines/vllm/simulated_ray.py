@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from sparkctl.engines.simulation.engine_launch import SimLaunch
 from sparkctl.engines.simulation.rank_lines import format_address
+from sparkctl.engines.simulation.rank_network import RankLoss
 from sparkctl.engines.simulation.script_steps import (
     NOW,
     STAMP,
@@ -23,8 +24,7 @@ from sparkctl.engines.simulation.script_steps import (
     Script,
 )
 from sparkctl.engines.simulation.torch_messages import cuda_oom_message
-from sparkctl.simulator.rank_network import RankLoss
-from sparkctl.simulator.unified_memory import GIB, TOTAL
+from sparkctl.engines.simulation.unified_memory import GIB, TOTAL
 
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 SHARD_SECONDS = 8.0

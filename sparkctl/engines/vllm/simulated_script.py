@@ -14,6 +14,7 @@ from sparkctl.engines.simulation.rank_lines import (
     nccl_timeout_message,
     store_timeout_message,
 )
+from sparkctl.engines.simulation.rank_network import LossReason, RankLoss
 from sparkctl.engines.simulation.script_steps import (
     NOW,
     Exit,
@@ -28,9 +29,8 @@ from sparkctl.engines.simulation.script_steps import (
     format_bar_times,
 )
 from sparkctl.engines.simulation.torch_messages import cuda_oom_message, pick_unknown_flag
+from sparkctl.engines.simulation.unified_memory import GIB, TOTAL
 from sparkctl.engines.vllm import simulated_ray
-from sparkctl.simulator.rank_network import LossReason, RankLoss
-from sparkctl.simulator.unified_memory import GIB, TOTAL
 
 TIME_FORMAT = "%m-%d %H:%M:%S"
 SHARD_SECONDS = 8.0

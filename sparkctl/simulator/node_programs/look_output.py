@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 from sparkctl.engines.simulation.model_files import list_model_files
+from sparkctl.engines.simulation.unified_memory import KIB
 from sparkctl.simulator import sim_node_remains
 from sparkctl.simulator.fabric_ports import FABRIC, interface_address, interface_mtu, list_gids, list_link_speeds
 from sparkctl.simulator.sim_node import FULL_FREE, HOME, KERNEL, USER, NodeFault, SimNode, SudoRule
-from sparkctl.simulator.unified_memory import KIB
 
 FIRST_LINE = "# sparkctl look 1"
 

@@ -9,12 +9,12 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import Any, Protocol
 
+from sparkctl.engines.simulation.unified_memory import MAPPED_FILES, SWAP_TOTAL
 from sparkctl.node import agent
 from sparkctl.simulator.docker_api import VERSION
 from sparkctl.simulator.fabric_ports import FABRIC, interface_mtu, interface_networks, list_gids, list_link_speeds
 from sparkctl.simulator.http_server import ReadStream
 from sparkctl.simulator.sim_node import FULL_FREE, HOME, KERNEL, NodeFault, SimNode
-from sparkctl.simulator.unified_memory import MAPPED_FILES, SWAP_TOTAL
 
 SLOW_CORES, FAST_CORES = [*range(5), *range(10, 15)], [*range(5, 10), *range(15, 20)]  # A725 and X925, as on a GB10
 IDLE, SW_POWER_CAP, SW_THERMAL = 0x1, 0x4, 0x20

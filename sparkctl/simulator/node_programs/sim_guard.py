@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from sparkctl.engines.simulation.unified_memory import GIB, SWAP_TOTAL, TOTAL
 from sparkctl.node import agent
 from sparkctl.node.guard.daemon import IDLE_EXIT_SECONDS, WEIGHTS_LEASE_SECONDS
 from sparkctl.node.guard.decision import (
@@ -28,7 +29,6 @@ from sparkctl.node.guard.watches import ContainerWatch, read_field
 from sparkctl.simulator.docker_daemon import SimDockerDaemon
 from sparkctl.simulator.http_server import ReadStream, SimHttpRequest, WriteStream
 from sparkctl.simulator.sim_node import ByteSink, SimNode, SudoRule
-from sparkctl.simulator.unified_memory import GIB, SWAP_TOTAL, TOTAL
 
 GUARD_DIRECTORY = "/tmp/sparkctl-guard-1000"  # noqa: S108  # of a machine that has no disk
 SOCKET = f"{GUARD_DIRECTORY}/guard.sock"

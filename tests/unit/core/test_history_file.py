@@ -82,7 +82,7 @@ def test_of_a_process_that_was_killed_nobody_knows_how_it_ended(history: Operati
     program = (
         "import os, sys, signal; from pathlib import Path; from sparkctl.clock import SystemClock\n"
         "from sparkctl.history.operation_history import OperationHistory; from sparkctl.history.model import OperationKind\n"
-        "entry = History(Path(sys.argv[1])).begin(Kind.START, SystemClock(), 'milo@desk', ['spark1'], profile='qwen36')\n"
+        "entry = OperationHistory(Path(sys.argv[1])).begin(OperationKind.START, SystemClock(), 'milo@desk', ['spark1'], profile='qwen36')\n"
         "entry.know(); os.kill(os.getpid(), signal.SIGKILL)"
     )
     ran = subprocess.run([sys.executable, "-c", program, str(history.directory)], timeout=60)
@@ -237,10 +237,10 @@ def test_two_processes_at_once_lose_nothing_of_each_other(history: OperationHist
     program = (
         "import sys; from pathlib import Path; from sparkctl.clock import SystemClock\n"
         "from sparkctl.history.operation_history import OperationHistory; from sparkctl.history.model import OperationKind, NodeResult\n"
-        "history = History(Path(sys.argv[1]))\n"
+        "history = OperationHistory(Path(sys.argv[1]))\n"
         "for number in range(20):\n"
-        "    entry = history.begin(Kind.START, SystemClock(), sys.argv[2], ['spark1'], profile=sys.argv[2])\n"
-        "    entry.know(); entry.note(Share('spark1', sys.argv[2], seconds=float(number)))\n"
+        "    entry = history.begin(OperationKind.START, SystemClock(), sys.argv[2], ['spark1'], profile=sys.argv[2])\n"
+        "    entry.know(); entry.note(NodeResult('spark1', sys.argv[2], seconds=float(number)))\n"
         "    entry.end('ready', 0)\n"
         "assert history.word() is None"
     )
@@ -294,7 +294,7 @@ def test_two_processes_take_it_over_together_once(history: OperationHistory) -> 
     (history.directory / "starts.jsonl").write_text(OLD)
     program = (
         "import sys; from pathlib import Path; from sparkctl.history.operation_history import OperationHistory\n"
-        "History(Path(sys.argv[1])).last_starts()"
+        "OperationHistory(Path(sys.argv[1])).last_starts()"
     )
     both = [subprocess.Popen([sys.executable, "-c", program, str(history.directory)]) for _ in range(2)]
     assert [ran.wait(60) for ran in both] == [0, 0]

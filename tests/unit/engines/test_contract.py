@@ -73,22 +73,22 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     return engines.load_engine(request.param)
 
 
-def test_names_are_the_files_and_nothing_else() -> None:
+def test_every_engine_folder_is_named_and_nothing_else() -> None:
     assert set(engines.engine_names()) == {"sglang", "vllm", "llamacpp", "trtllm", "container"}
-    assert not {"base", "lines"} & set(engines.engine_names())
+    assert not {"base", "flags", "lint", "simulation"} & set(engines.engine_names())
     assert not [name for name in engines.engine_names() if name.startswith("_")]
 
 
 def test_naming_engines_imports_none_of_them() -> None:
     code = (
         "import sys, sparkctl.engines as e\n"
-        "print([name for name in e.names() if 'sparkctl.engines.' + name in sys.modules])"
+        "print([name for name in e.engine_names() if 'sparkctl.engines.' + name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("name", ["base", "lines", "_launch", "../os", "", "os"])
+@pytest.mark.parametrize("name", ["base", "lint", "command_builder", "../os", "", "os"])
 def test_what_is_no_engine_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput):
         engines.load_engine(name)

@@ -111,7 +111,7 @@ def man_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> Callable[[Change], Pro
                 request = {**request, "dial": ways}
             return await real(session, request)
 
-        monkeypatch.setattr(transfer_stream, "start", start_elsewhere)
+        monkeypatch.setattr(transfer_stream, "start_transfer_program", start_elsewhere)
         return proxy
 
     return install

@@ -25,12 +25,12 @@ from tests.unit.probe.guarding import LOADING, SERVING, THIRD, Guarded, guarded,
 from tests.unit.probe.running import pythons
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
-SOURCES = [Path(bootstrap.__file__).parent / f"{name}.py" for name in bootstrap.GUARD_MODULES]
+SOURCES = [Path(bootstrap.__file__).parent / f"{name.replace('.', '/')}.py" for name in bootstrap.GUARD_MODULES]
 
 
 def test_everything_of_the_guard_travels() -> None:
-    here = {path.name for path in Path(bootstrap.__file__).parent.glob("guard*.py")}
-    assert here | {"agent.py"} == {path.name for path in SOURCES}
+    here = set(Path(bootstrap.__file__).parent.glob("guard/[!_]*.py"))
+    assert here | {Path(bootstrap.__file__).with_name("agent.py")} == set(SOURCES)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)

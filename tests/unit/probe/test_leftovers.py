@@ -13,7 +13,7 @@ import pytest
 
 from sparkctl.node import leftovers, node_inspection
 
-UNLINK = (Path(node_inspection.__file__).parent / "unlink_shm.sh").read_bytes()
+UNLINK = (Path(node_inspection.__file__).parent / "remove_shared_memory.sh").read_bytes()
 
 
 def read(*sections: str) -> node_inspection.NodeInspection:

@@ -13,12 +13,12 @@ from sparkctl.node import bootstrap
 from tests.unit.probe.running import pythons
 
 HERE = Path(bootstrap.__file__).parent
-PROGRAMS = ("agent", "carry", "collect", "survey", *bootstrap.GUARD_MODULES)
+PROGRAMS = ("agent", "transfer", "collect", "file_listing", *bootstrap.GUARD_MODULES)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_its_grammar_and_its_imports(name: str) -> None:
-    tree = ast.parse((HERE / f"{name}.py").read_text(), feature_version=(3, 8))
+    tree = ast.parse((HERE / f"{name.replace('.', '/')}.py").read_text(), feature_version=(3, 8))
     imported = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     imported |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     outside = {one.split(".")[0] for one in imported} - set(sys.stdlib_module_names)
