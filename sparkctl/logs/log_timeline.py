@@ -8,7 +8,7 @@ from sparkctl.logs.timestamps import LogTime, parse_log_time
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.phase import Phase, PhaseDuration
 
-_MOST = 64  # parts
+_MOST_STEPS = 64  # parts
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class LogPhaseTimer:
     def start_phase(self, phase: Phase, step: str | None, line: LogLine) -> None:
         """Take in that a part began with this line."""
         now = self.advance_time(line)
-        if len(self._began) < _MOST:
+        if len(self._began) < _MOST_STEPS:
             self._began.append((phase, step, now))
 
     def mark_ready(self, line: LogLine) -> None:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from sparkctl.model.secrets import MASK, is_key_line, is_secret_name, redact_word, redact_words
 
 # name = value, as INI files write it, and name: value behind another name; what follows is masked to the line's end.
-_NAMED = re.compile(
+_NAME_IN_TEXT = re.compile(
     rf"""(?<![\w.-])(?P<name>[\w.-]++)["']?(?:\s*+:\s++|\s++=\s*+|=\s++)(?=\S)(?!["']?{MASK}|(?:Bearer|Basic|Token)\s++{MASK})"""
 )
 # name: with its value on the lines below, which are further in: a block of YAML, or a map.
-_OPENED = re.compile(
+_OPENING_LINE = re.compile(
     r"""(?P<indent>[\s-]*+)["']?(?P<name>[A-Za-z_][\w.-]*+)["']?\s*+:\s*+(?:[|>][-+\d]*+\s*+)?(?:#.*)?"""
 )
 _PEM_BEGIN, _PEM_END = (
@@ -49,7 +49,7 @@ class Redactor:
                 found.append(line[:inset] + MASK)
             else:
                 found.append(self._line(line))
-            opened = _OPENED.fullmatch(line) if within is None else None
+            opened = _OPENING_LINE.fullmatch(line) if within is None else None
             if opened and is_secret_name(opened["name"]):
                 within = len(opened["indent"])
             in_key = not ends and (in_key or _PEM_BEGIN.search(line) is not None)
@@ -75,7 +75,7 @@ class Redactor:
         line = redact_word(line, self.known)
         if _is_json(line):
             return line  # a map or a list was masked from within
-        named = next((one for one in _NAMED.finditer(line) if is_secret_name(one["name"])), None)
+        named = next((one for one in _NAME_IN_TEXT.finditer(line) if is_secret_name(one["name"])), None)
         return line if named is None else line[: named.end()] + MASK
 
 

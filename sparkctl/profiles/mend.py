@@ -49,10 +49,10 @@ def _edited(text: str, place: FilePosition, change: LintFix, path: Path) -> str 
     else:
         old = None if entry is None else str(change.where[1]) if change.kind is LintFixKind.RENAME else entry.item.raw
         edit = None if old is None else yamledit.plan_replacement(text, place, old, change.text)
-    return None if edit is None else yamledit.apply_checked_edit(text, edit, _intended(tree.data(), change))
+    return None if edit is None else yamledit.apply_checked_edit(text, edit, _apply_lint_change(tree.data(), change))
 
 
-def _intended(data: Any, change: LintFix) -> Any:
+def _apply_lint_change(data: Any, change: LintFix) -> Any:
     """Return what the file should mean after a change."""
     section, key = str(change.where[0]), str(change.where[1])
     entries = dict(data.get(section) or {})

@@ -46,7 +46,7 @@ _SIGNS = {
 _GAP = 2
 _LONGEST = 24  # columns of a profile's name
 _SHORTEST = 8  # of a name that is cut
-_LATE = 1.25  # times what is usual
+_LATE_FACTOR = 1.25  # times what is usual
 _PHASES = "phases"
 
 
@@ -111,7 +111,7 @@ def render_history_page(past: HistoryScreenModel, columns: int, lines: int) -> S
         rows += [(), make_row("  ", Span(words, TextStyle.STALE))]
         return ScrollPage(pad_screen(rows, columns, lines, past.ascii_only))
     made = [build_history_row(one) for one in past.shown]
-    fields, wide = _table(made, columns)
+    fields, wide = _format_page_table(made, columns)
     rows.append(_line(_HEADS, wide, "   ", "", TextStyle.LABEL))
     top = len(rows)
     upper = min(len(made), max(3, (lines - top) // 3))
@@ -136,7 +136,7 @@ def _fields(one: HistoryRow) -> tuple[str, ...]:
     return one.when[5:], one.what, one.profile, one.nodes, one.outcome, one.took
 
 
-def _table(made: Sequence[HistoryRow], columns: int) -> tuple[list[tuple[str, ...]], list[int]]:
+def _format_page_table(made: Sequence[HistoryRow], columns: int) -> tuple[list[tuple[str, ...]], list[int]]:
     """Return the fields of each entry, and how wide each column is. Where it is narrow what was usual goes, then names are
     cut, and how long it took goes last of all."""
     room = columns - 5
@@ -235,7 +235,7 @@ def render_phase_bars(one: OperationRecord, share: NodeResult, columns: int, asc
         usual = next((each for each in left if each.key == part.key), None)
         if usual is not None:
             left.remove(usual)
-        is_late = usual is not None and part.seconds > _LATE * usual.seconds + 1.0
+        is_late = usual is not None and part.seconds > _LATE_FACTOR * usual.seconds + 1.0
         tone = TextStyle.ATTENTION if is_late else TextStyle.ACCENT
         expected = "" if usual is None else f"   usually {format_clock(usual.seconds)}"
         rows.append(

@@ -37,10 +37,10 @@ def _format_link_cells(
 
 def _traffic(one: NetworkInterface | RdmaLane, arrows: tuple[str, str]) -> str:
     down, up = arrows
-    return f"{down} {_rate(one.receive_rate)} {up} {_rate(one.send_rate)}"
+    return f"{down} {_format_link_rate(one.receive_rate)} {up} {_format_link_rate(one.send_rate)}"
 
 
-def _rate(rate: float | None) -> str:
+def _format_link_rate(rate: float | None) -> str:
     if rate is None:
         return UNKNOWN
     for unit, size in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):

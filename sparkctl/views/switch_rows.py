@@ -11,7 +11,7 @@ from sparkctl.views.text.charts import render_memory_bar_line
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitized
 
 _BAR = 36
-_BESIDE = 40  # columns that the words beside a bar take
+_BESIDE_ROW = 40  # columns that the words beside a bar take
 _INDENT = " " * 8
 
 
@@ -40,15 +40,15 @@ def format_switch_plan(plan: SwitchPlan, columns: int = 80, ascii_only: bool = F
 
 def format_node_change(change: NodeSwitchPlan, columns: int = 80, ascii_only: bool = False) -> list[TextRow]:
     """Return one Spark before and after."""
-    cells = max(8, min(_BAR, columns - _BESIDE))
+    cells = max(8, min(_BAR, columns - _BESIDE_ROW))
     names = max((len(one.instance) for one in change.tenants), default=0)
     names = max(names, len(change.starts or ""))
     rows = [make_row(sanitized(change.node, TextStyle.TITLE))]
-    rows.append(_memory("now", memory_before_switch(change, {}), cells, ascii_only))
+    rows.append(_format_memory_row("now", memory_before_switch(change, {}), cells, ascii_only))
     rows += [_format_instance(one, names) for one in change.tenants]
     if not change.tenants:
         rows.append(make_row(_INDENT, Span("nothing stands here", TextStyle.LABEL)))
-    rows.append(_memory("then", memory_after_switch(change, {}), cells, ascii_only, expected=True))
+    rows.append(_format_memory_row("then", memory_after_switch(change, {}), cells, ascii_only, expected=True))
     rows += [_format_kept_instance(one, names) for one in change.stays]
     if change.starts is not None:
         need = None if change.fit is None else change.fit.need
@@ -85,7 +85,7 @@ def _name(one: SwitchContainer, names: int) -> tuple[Span, ...]:
     )
 
 
-def _memory(name: str, bar: MemoryBar | None, cells: int, ascii_only: bool, *, expected: bool = False) -> TextRow:
+def _format_memory_row(name: str, bar: MemoryBar | None, cells: int, ascii_only: bool, *, expected: bool = False) -> TextRow:
     label = f"  {name:<6}"
     if bar is None:
         return make_row(Span(label, TextStyle.LABEL), Span("memory not known", TextStyle.STALE))

@@ -21,12 +21,12 @@ def build_top_json(views: Sequence[NodeTelemetryView]) -> dict[str, object]:
     """Return the document of ``top --json``."""
     return {
         "schema": 1,
-        "nodes": [_node(view) for view in views],
+        "nodes": [_node_to_json(view) for view in views],
         "instances": [_instance(one, view) for view in views for one in view.instances],
     }
 
 
-def _node(view: NodeTelemetryView) -> dict[str, object]:
+def _node_to_json(view: NodeTelemetryView) -> dict[str, object]:
     sample = to_json_data(view.sample) if view.sample is not None else {}
     assert isinstance(sample, dict)
     head: dict[str, object] = {"name": view.name, "state": view.state.value, "detail": view.detail, "hint": view.hint}

@@ -39,7 +39,7 @@ async def _try_ssh_login(head: Session, worker: Session, end: RouteEnd) -> str |
         if not entry.has_keys:
             raise OperationRefused(
                 f"{entry.user} on {worker.node.name} has no ~/.ssh/authorized_keys, by which mpirun is to log in there",
-                _remedy(head, entry.user, end),
+                _login_remedy(head, entry.user, end),
             )
         done = await head.run(login.login_test_command(entry, end.address))
     except (NodeStarved, ValueError):
@@ -52,11 +52,11 @@ async def _try_ssh_login(head: Session, worker: Session, end: RouteEnd) -> str |
     raise OperationRefused(
         f"mpirun starts the ranks by SSH, and {head.node.name} cannot log in at {where} without a password: "
         f"{truncate_text(sanitize_line(lines[-1]), _LONGEST)}",
-        _remedy(head, entry.user, end),
+        _login_remedy(head, entry.user, end),
     )
 
 
-def _remedy(head: Session, user: str, end: RouteEnd) -> str:
+def _login_remedy(head: Session, user: str, end: RouteEnd) -> str:
     return (
         f"on {head.node.name}, without a passphrase: ssh-keygen -t ed25519 (unless there is a key), then: "
         f"ssh-copy-id {sanitize_line(user)}@{end.address}"

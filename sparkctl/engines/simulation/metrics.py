@@ -17,12 +17,12 @@ def build_metrics_page(launch: SimLaunch, decoding: DecodeModel) -> str:
     counts = decoding.counts()
     if launch.kind is SimEngineKind.VLLM:
         labels = f'engine="0",model_name="{launch.served}"'
-        rows = _vllm(launch, decoding, counts)
+        rows = _vllm_metrics(launch, decoding, counts)
     elif launch.kind is SimEngineKind.SGLANG:
         labels = f'engine_type="unified",model_name="{launch.served}",moe_ep_rank="0",pp_rank="0",tp_rank="0"'
-        rows = _sglang(launch, decoding, counts)
+        rows = _sglang_metrics(launch, decoding, counts)
     else:
-        labels, rows = "", _llama(launch, decoding, counts)
+        labels, rows = "", _llama_metrics(launch, decoding, counts)
     lines: list[str] = []
     before = ""
     for name, kind, value in rows:
@@ -39,7 +39,7 @@ def _cache_usage(decoding: DecodeModel) -> float:
     return min(0.97, decoding.context / decoding.kv_tokens)
 
 
-def _vllm(launch: SimLaunch, decoding: DecodeModel, counts: DecodeCounts) -> MetricRows:
+def _vllm_metrics(launch: SimLaunch, decoding: DecodeModel, counts: DecodeCounts) -> MetricRows:
     rows: MetricRows = [
         ("vllm:num_requests_running", "gauge", float(decoding.running)),
         ("vllm:num_requests_waiting", "gauge", 0.0),
@@ -91,7 +91,7 @@ def _latencies(prefix: str, launch: SimLaunch, counts: DecodeCounts) -> MetricRo
     ]
 
 
-def _sglang(launch: SimLaunch, decoding: DecodeModel, counts: DecodeCounts) -> MetricRows:
+def _sglang_metrics(launch: SimLaunch, decoding: DecodeModel, counts: DecodeCounts) -> MetricRows:
     last = decoding.stride if decoding.running else None  # its gauges are those of the last stride
     length = last.length if last is not None and launch.draft_tokens else 0.0
     rate = (length - 1) / launch.draft_tokens if length else 0.0
@@ -124,7 +124,7 @@ def _realtime(decoding: DecodeModel, counts: DecodeCounts) -> MetricRows:
     return [(f'sglang:realtime_tokens_total|mode="{mode}"', "counter", tokens // 1) for mode, tokens in modes.items()]
 
 
-def _llama(launch: SimLaunch, decoding: DecodeModel, counts: DecodeCounts) -> MetricRows:
+def _llama_metrics(launch: SimLaunch, decoding: DecodeModel, counts: DecodeCounts) -> MetricRows:
     spec: MetricRows = [
         ("llamacpp:spec_decode_num_drafts_total", "counter", counts.steps // 1),
         ("llamacpp:spec_decode_num_draft_tokens_total", "counter", counts.steps * launch.draft_tokens // 1),

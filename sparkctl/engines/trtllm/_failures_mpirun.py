@@ -14,7 +14,7 @@ from sparkctl.engines.trtllm.mpirun import (
 from sparkctl.model.verdict import FailureCause
 
 _LOOK = "Look at the log of the other node and at the link between the two."
-_KEYS = (
+_KEY_REMEDY = (
     "The head's container has the keys of its node's user: ssh from there to the worker's address on the link has to work "
     "without a password (ssh-copy-id), by keys in ~/.ssh without a passphrase that ~/.ssh/config names as ~/.ssh/NAME."
 )
@@ -24,7 +24,7 @@ MPIRUN_FAILURES = (
         rf"{LOGIN_FAILED_TEXT}(?P<ip>\S+): .*Permission denied \(",
         FailureCause.PERMISSION,
         "The head's container could not log in at the worker's ({ip}): its sshd takes none of the keys.",
-        _KEYS,
+        _KEY_REMEDY,
         needle=LOGIN_FAILED_TEXT,
         fatal=True,
     ),
@@ -41,7 +41,7 @@ MPIRUN_FAILURES = (
         r"Permission denied \(publickey",
         FailureCause.PERMISSION,
         "A login from the head's container at a worker's was refused.",
-        _KEYS,
+        _KEY_REMEDY,
         needle="Permission denied (",
     ),
     failure_rule(

@@ -147,7 +147,7 @@ def _options(config: Json, host: Json, own: Json, key: str) -> Iterator[tuple[st
                 )
 
 
-def _flag(value: object) -> str | None:
+def _boolean_flag(value: object) -> str | None:
     return "true" if value is True else None
 
 
@@ -164,9 +164,9 @@ def _option_text(value: object) -> str | None:
 
 
 _PLAIN: tuple[tuple[str, str, Callable[[object], str | None]], ...] = (
-    ("cpus", "NanoCpus", _cpus), ("cpuset-cpus", "CpusetCpus", _option_text), ("init", "Init", _flag), ("memory", "Memory", _bytes),
+    ("cpus", "NanoCpus", _cpus), ("cpuset-cpus", "CpusetCpus", _option_text), ("init", "Init", _boolean_flag), ("memory", "Memory", _bytes),
     ("memory-swap", "MemorySwap", _bytes), ("oom-score-adj", "OomScoreAdj", _option_text), ("pid", "PidMode", _option_text),
-    ("pids-limit", "PidsLimit", _option_text), ("privileged", "Privileged", _flag), ("read-only", "ReadonlyRootfs", _flag),
+    ("pids-limit", "PidsLimit", _option_text), ("privileged", "Privileged", _boolean_flag), ("read-only", "ReadonlyRootfs", _boolean_flag),
     ("runtime", "Runtime", _option_text),
 )  # fmt: skip
 _BEYOND = (

@@ -36,7 +36,7 @@ from sparkctl.views.text.styled_text import (
     truncate_row,
 )
 
-_ROOMY = 14  # lines from which on all that is said of memory has room above the command
+_WIDE_DETAIL = 14  # lines from which on all that is said of memory has room above the command
 _SUM_HEAD = [
     make_row(Span("what it takes: the figures on the left add up; · is a part of the one above it", TextStyle.STALE))
 ]
@@ -111,7 +111,7 @@ def _render_loaded_profile(shelf: ProfilesScreenModel, profile: Profile, columns
             truncate_row(each, columns)
             for each in render_budget_before_start(profile, view, shelf.ascii_only, columns, fit, is_counting=is_fitted)
         ]
-        if is_fitted and lines < _ROOMY:
+        if is_fitted and lines < _WIDE_DETAIL:
             rows, later = [*rows, *standing[-1:]], standing[:-1]
         else:
             rows += standing

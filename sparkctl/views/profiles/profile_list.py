@@ -19,7 +19,7 @@ from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, 
 _GAP = 2
 _LONGEST = 24  # columns of a profile's name
 _BRIEF = 9  # columns of an engine's name where room is short
-_ROOMY = 100  # columns from which on engines' names are whole
+_WIDE_ENGINE_NAMES = 100  # columns from which on engines' names are whole
 _USUAL = 80  # columns from which on names are whole
 _CHECKED = 60  # columns from which on the check has a place there
 _LEAST_MODEL = 20  # columns of the model: of fewer nobody would read which one it is
@@ -72,11 +72,11 @@ def _widths(shelf: ProfilesScreenModel, columns: int) -> list[int]:
     names = max((text_width(sanitize_line(one.summary.name)) for one in shelf.entries or ()), default=0)
     wide[_NAME] = min(max(names, len("profile ↓")), _LONGEST if columns >= _USUAL else max(10, columns // 4))
     engine = max((text_width(engines.engine_title(one.engine)) for one in every), default=0)
-    wide[_ENGINE] = max(len("engine ↓"), engine if columns >= _ROOMY else min(engine, _BRIEF))
+    wide[_ENGINE] = max(len("engine ↓"), engine if columns >= _WIDE_ENGINE_NAMES else min(engine, _BRIEF))
     wide[_CHECK] = len("check") if columns >= _CHECKED else 0
     wide[_FITS] = max(len("fits"), len(shelf.names)) if shelf.fits else 0  # without a Spark there is none to fit on
     wide[_RUNS] = max(len("runs on ↓"), sparks + 2)
-    wide[_LAST] = _FAILED if columns >= _ROOMY else _STARTED
+    wide[_LAST] = _FAILED if columns >= _WIDE_ENGINE_NAMES else _STARTED
     models = max((text_width(sanitize_line(model_title(one) or "")) for one in every), default=0)
     for nodes, has_words in ((len("nodes"), True), (len("nodes"), False), (0, False)):
         fits = len(shelf.names) + 1 + _WORDS if has_words and shelf.fits else wide[_FITS]

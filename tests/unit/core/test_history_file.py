@@ -82,8 +82,8 @@ def test_of_a_process_that_was_killed_nobody_knows_how_it_ended(history: Operati
     program = (
         "import os, sys, signal; from pathlib import Path; from sparkctl.clock import SystemClock\n"
         "from sparkctl.history.operation_history import OperationHistory; from sparkctl.history.model import OperationKind\n"
-        "entry = OperationHistory(Path(sys.argv[1])).begin(OperationKind.START, SystemClock(), 'milo@desk', ['spark1'], profile='qwen36')\n"
-        "entry.know(); os.kill(os.getpid(), signal.SIGKILL)"
+        "entry = OperationHistory(Path(sys.argv[1])).begin_operation(OperationKind.START, SystemClock(), 'milo@desk', ['spark1'], profile='qwen36')\n"
+        "entry.record_facts(); os.kill(os.getpid(), signal.SIGKILL)"
     )
     ran = subprocess.run([sys.executable, "-c", program, str(history.directory)], timeout=60)
     assert ran.returncode == -9
@@ -239,10 +239,10 @@ def test_two_processes_at_once_lose_nothing_of_each_other(history: OperationHist
         "from sparkctl.history.operation_history import OperationHistory; from sparkctl.history.model import OperationKind, NodeResult\n"
         "history = OperationHistory(Path(sys.argv[1]))\n"
         "for number in range(20):\n"
-        "    entry = history.begin(OperationKind.START, SystemClock(), sys.argv[2], ['spark1'], profile=sys.argv[2])\n"
-        "    entry.know(); entry.note(NodeResult('spark1', sys.argv[2], seconds=float(number)))\n"
-        "    entry.end('ready', 0)\n"
-        "assert history.word() is None"
+        "    entry = history.begin_operation(OperationKind.START, SystemClock(), sys.argv[2], ['spark1'], profile=sys.argv[2])\n"
+        "    entry.record_facts(); entry.record_node_result(NodeResult('spark1', sys.argv[2], seconds=float(number)))\n"
+        "    entry.record_end('ready', 0)\n"
+        "assert history.take_warning() is None"
     )
     both = [
         subprocess.Popen([sys.executable, "-c", program, str(history.directory), name]) for name in ("one", "other")

@@ -55,7 +55,7 @@ def sample(running: Running) -> Sample:
 
 @pytest.mark.parametrize("name", sorted({"agent", *bootstrap.GUARD_MODULES}))
 def test_what_travels_is_python_3_8_and_imports_the_standard_library_alone(name: str) -> None:
-    source = Path(agent.__file__).with_name(f"{name.replace('.', '/')}.py").read_text()
+    source = Path(agent.__file__).parent.joinpath(f"{name.replace('.', '/')}.py").read_text()
     tree = ast.parse(source, feature_version=(3, 8))
     imported = {
         name.split(".")[0]
