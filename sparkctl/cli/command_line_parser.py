@@ -12,7 +12,7 @@ from sparkctl.cli.main import sparkctl_command
 from sparkctl.cli.options import use_context
 from sparkctl.cli.verb_runner import capture_verbs
 from sparkctl.commands.actions import ACTIONS, PANEL_VERBS
-from sparkctl.commands.context import CommandContext
+from sparkctl.context import CommandContext
 from sparkctl.errors import InvalidInput
 from sparkctl.model.suggest import format_did_you_mean
 from sparkctl.tui.panel_options import PreparedCommand

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from sparkctl.commands.context import CommandContext
+    from sparkctl.context import CommandContext
     from sparkctl.model.node import Node
     from sparkctl.model.profile import Profile
 
@@ -38,7 +38,7 @@ def create_context(*, may_ask: bool = True) -> CommandContext:
     if (given := _given.get()) is not None:
         return given
     from sparkctl.cli.terminal_prompter import create_prompter
-    from sparkctl.commands.context import CommandContext
+    from sparkctl.context import CommandContext
     from sparkctl.history.operation_history import OperationHistory
     from sparkctl.paths import state_dir
 
@@ -96,7 +96,7 @@ def select_one_node(name: str | None) -> Node:
 
 def select_rank_nodes(names: Sequence[str], profile: Profile) -> tuple[Node, ...]:
     """Return the node of each rank of a profile, the head's first: the named ones, or all where there are exactly as many."""
-    from sparkctl.commands.start.ranks_preflight import assign_nodes_to_ranks, refuse_wrong_node_count
+    from sparkctl.commands.start.start_preflight import assign_nodes_to_ranks, refuse_wrong_node_count
 
     if profile.nodes > 1:
         configured = select_configured_nodes(())

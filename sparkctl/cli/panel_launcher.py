@@ -15,8 +15,8 @@ from sparkctl.errors import InvalidInput
 
 if TYPE_CHECKING:
     from sparkctl.clock import Clock
-    from sparkctl.commands.context import CommandContext
     from sparkctl.config import Config
+    from sparkctl.context import CommandContext
     from sparkctl.model.events import Event
     from sparkctl.model.questions import Prompter
     from sparkctl.tui.panel_options import DemoStep, PreparedCommand
@@ -179,7 +179,7 @@ def _load_recording(path: Path) -> Sequence[Event]:
 def _context_factory(clock: Clock | None) -> Callable[[Prompter], CommandContext]:
     def make(asker: Prompter) -> CommandContext:
         from sparkctl.cli.options import get_operator
-        from sparkctl.commands.context import CommandContext
+        from sparkctl.context import CommandContext
         from sparkctl.history.operation_history import OperationHistory
         from sparkctl.paths import state_dir
 

@@ -7,11 +7,91 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
-from sparkctl.cli import loop, stdout
-from sparkctl.cli.changes import ChangeReporter
+from sparkctl.cli import stdout, verb_runner
 from sparkctl.cli.options import create_context, select_configured_nodes
 from sparkctl.cli.verb_runner import run_until_interrupt
+from sparkctl.model.finding import Finding
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.node import NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.units import GIB
 from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.views.event_text import phase_name
+
+_MIN_MEMORY_CHANGE = 8 * GIB  # memory that moved by less is no news
+
+
+class ChangeReporter:
+    """Remembers what it has told of each node."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, NodeTelemetryView] = {}
+        self._used: dict[str, int] = {}
+
+    def describe_changes(self, view: NodeTelemetryView) -> list[str]:
+        """Return what is news."""
+        before = self._before.get(view.name)
+        self._before[view.name] = view
+        said = self._state(before, view)
+        if view.state is not NodeState.OK:
+            return said
+        return [*said, *_instances(before, view), *_findings(before, view), *self._memory(view)]
+
+    def _state(self, before: NodeTelemetryView | None, view: NodeTelemetryView) -> list[str]:
+        known = (NodeState.UNKNOWN, None) if before is None else (before.state, before.detail)
+        is_reason = view.state is NodeState.UNKNOWN and known[1] is None and view.detail is not None
+        if known[0] is view.state and not is_reason:
+            return []  # also of a node that was not looked at yet: whoever connects has said so
+        if view.state is NodeState.OK:
+            return [f"{view.name} answers"]
+        return [f"{view.name}: {view.state}" + (f", {sanitize_line(view.detail)}" if view.detail else "")]
+
+    def _memory(self, view: NodeTelemetryView) -> list[str]:
+        bar = view.memory
+        if bar is None:
+            return []
+        used = bar.total - bar.free - bar.page_cache
+        if view.name in self._used and abs(used - self._used[view.name]) < _MIN_MEMORY_CHANGE:
+            return []
+        self._used[view.name] = used
+        return [
+            f"{view.name}: {used / GIB:.1f} of {bar.total / GIB:.1f} GiB used, page cache {bar.page_cache / GIB:.1f}, "
+            f"free {bar.free / GIB:.1f}"
+        ]
+
+
+def _instances(before: NodeTelemetryView | None, view: NodeTelemetryView) -> list[str]:
+    old = {} if before is None else {one.name: one for one in before.instances}
+    if view.instances_seen is not None and (before is None or before.instances_seen is None) and not view.instances:
+        return [f"{view.name}: nothing runs"]
+    said = [
+        _instance(one)
+        for one in view.instances
+        if one.name not in old or (one.ours and old[one.name].phase is not one.phase)
+    ]
+    names = {one.name for one in view.instances}
+    return said + [f"{sanitize_line(name)} on {view.name} is gone" for name in old if name not in names]
+
+
+def _instance(one: InstanceView) -> str:
+    state = "runs, not started by sparkctl" if one.phase is None else phase_name(one.phase)
+    port = f", port {one.port}" if one.phase is Phase.READY and one.port is not None else ""
+    why = f", {sanitize_line(one.detail)}" if one.detail and one.phase is Phase.FAILED else ""
+    return f"{sanitize_line(one.name)} on {one.node}: {state}{port}{why}"
+
+
+def _findings(before: NodeTelemetryView | None, view: NodeTelemetryView) -> list[str]:
+    old = () if before is None else before.findings
+    known, now = {_key(one) for one in old}, {_key(one) for one in view.findings}
+    said = [
+        f"{view.name}: {one.severity}: {sanitize_line(one.summary)}" for one in view.findings if _key(one) not in known
+    ]
+    return said + [f"{view.name}: over: {sanitize_line(one.summary)}" for one in old if _key(one) not in now]
+
+
+def _key(one: Finding) -> tuple[str, str | None]:
+    return one.kind, one.instance
 
 
 def run_plain_mode(replay: Path | None = None) -> int:
@@ -30,7 +110,7 @@ def run_plain_mode(replay: Path | None = None) -> int:
             _format_timestamped(context.clock.unix_time(), f"connecting to {' and '.join(node.name for node in nodes)}")
         )
         looks = watch_load_views(context, nodes)
-    loop.run_async(run_until_interrupt(_print_changes(looks)))
+    verb_runner.run_async(run_until_interrupt(_print_changes(looks)))
     return 0
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+import termios
 import time
 
-from sparkctl.cli import keyboard, stderr
+from sparkctl.cli import stderr
 from sparkctl.model.questions import (
     HostKeyQuestion,
     LoginQuestion,
@@ -16,6 +18,40 @@ from sparkctl.model.questions import (
     SudoPasswordQuestion,
 )
 from sparkctl.model.sanitize import sanitize_line
+
+_LONGEST = 4096
+
+
+async def read_line(prompt: str, *, echo: bool = True) -> str:
+    """Return what is typed up to Enter, without it; "" at the end of input. Nothing else is shown meanwhile.
+
+    No thread: one that waits for a key could not be ended, and the program would stay until the key came.
+    """
+    keyboard = sys.stdin.fileno()
+    loop = asyncio.get_running_loop()
+    typed: asyncio.Future[str] = loop.create_future()
+
+    def take() -> None:
+        if not typed.done():
+            typed.set_result(os.read(keyboard, _LONGEST).decode("utf-8", "replace").rstrip("\r\n"))
+
+    before = termios.tcgetattr(keyboard)
+    stderr.pause_live_line(True)
+    try:
+        if not echo:
+            silent = termios.tcgetattr(keyboard)
+            silent[3] &= ~termios.ECHO
+            termios.tcsetattr(keyboard, termios.TCSAFLUSH, silent)
+        stderr.print_prompt(prompt)
+        loop.add_reader(keyboard, take)
+        return await typed
+    finally:
+        loop.remove_reader(keyboard)
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+        if not echo or not typed.done():
+            stderr.print_message()
+        stderr.pause_live_line(False)
+
 
 _TRIES = 3
 
@@ -39,7 +75,7 @@ class TerminalPrompter:
         )
         for when, how in question.failures:
             stderr.print_message(f"  {time.strftime('%H:%M', time.localtime(when))}  {sanitize_line(how)}")
-        answer = await keyboard.read_line("Start it once more? [y/N] ")
+        answer = await read_line("Start it once more? [y/N] ")
         if not answer:
             stderr.print_message()
         return answer.strip().lower() in ("y", "yes")
@@ -51,7 +87,7 @@ class TerminalPrompter:
         stderr.print_message("Compare it with the node's own: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
         prompt = "Is it the same, connect and remember it? [yes/no] "
         for _ in range(_TRIES):
-            answer = await keyboard.read_line(prompt)
+            answer = await read_line(prompt)
             if answer.strip().lower() == "yes":
                 return True
             if not answer or answer.strip().lower() == "no":
@@ -68,7 +104,7 @@ class TerminalPrompter:
             stderr.print_message(
                 f"{question.node}: to {question.purpose}, sudo wants your password there (empty: go on without)"
             )
-            return await keyboard.read_line(f"password on {question.node}: ", echo=False) or None
+            return await read_line(f"password on {question.node}: ", echo=False) or None
 
     async def ask_login(self, question: LoginQuestion) -> tuple[str, ...] | None:
         """Ask what the server wants to know, one after the other; the end of input, and nothing typed at all, mean no."""
@@ -79,7 +115,7 @@ class TerminalPrompter:
             for words in (*question.name.splitlines(), *question.instructions.splitlines()):
                 if words.strip():
                     stderr.print_message(f"  {sanitize_line(words)}")
-            found = [await keyboard.read_line(f"  {_prompt(one.text)}", echo=one.is_echoed) for one in question.prompts]
+            found = [await read_line(f"  {_prompt(one.text)}", echo=one.is_echoed) for one in question.prompts]
         return tuple(found) if any(found) or not question.prompts else None
 
 

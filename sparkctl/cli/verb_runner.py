@@ -7,10 +7,10 @@ import contextlib
 import signal
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from sparkctl.cli import stdout
-from sparkctl.commands.context import CommandContext
+from sparkctl.context import CommandContext
 from sparkctl.model.events import CommandEnded, Event
 
 
@@ -104,3 +104,22 @@ async def run_until_interrupt(work: Coroutine[Any, Any, None]) -> None:
     if stdout.is_terminal():
         stdout.print_line()  # below the ^C
     return None
+
+
+T = TypeVar("T")
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run ``work`` to its end as `asyncio.run` does; Ctrl-C is a KeyboardInterrupt."""
+    return asyncio.run(_with_signal_wakeup(work))
+
+
+async def _with_signal_wakeup(work: Coroutine[Any, Any, T]) -> T:
+    # asyncio.run notes a Ctrl-C and trusts that the loop wakes up of it; one that comes just before it goes to sleep is
+    # noticed at the next event, which may be none. A loop with a handler of its own, for whatever signal, is woken by all.
+    with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):  # not the main thread: no signals there
+        asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, _nothing)
+    return await work
+
+
+def _nothing() -> None: ...

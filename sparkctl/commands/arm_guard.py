@@ -6,11 +6,10 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 
-from sparkctl.commands.context import CommandContext
-from sparkctl.commands.event_stream import Emit, build_end_from_error, stream_events
+from sparkctl.commands.event_stream import Emit, build_end_from_error, run_on_each_node, stream_events
 from sparkctl.commands.guard_session import build_floor_refusal
-from sparkctl.commands.in_turn import run_on_each_node
 from sparkctl.concurrency import gather_or_cancel
+from sparkctl.context import CommandContext
 from sparkctl.errors import GuardSilent, GuardUnavailable, InvalidInput, NodeError, OperationRefused, SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted

@@ -8,29 +8,28 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.show_log import find_container, find_saved_logs_of_start
 from sparkctl.commands.start.container_watch import find_stop_signals
-from sparkctl.commands.start.launched import rebuild_launch_plan
+from sparkctl.commands.start.launch_plans import rebuild_launch_plan
 from sparkctl.concurrency import gather_or_cancel
+from sparkctl.context import CommandContext
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.errors import ContainerNotFound, DockerError, InvalidInput, LogUnreadable, NodeError
 from sparkctl.logs import rank_verdict, start_verdict, verdict_builder
-from sparkctl.logs.clock_offset import measure_clock_offset
+from sparkctl.logs.analyzer import LogDiagnosis
 from sparkctl.logs.diagnosis import LogDiagnoser
-from sparkctl.logs.first_failure import RankFailure, find_first_failure
 from sparkctl.logs.log_archive import SavedLog
 from sparkctl.logs.log_file import ByteSource, open_log, read_line_blocks
+from sparkctl.logs.rank_verdict import RankFailure, find_first_failure, measure_clock_offset
 from sparkctl.logs.timestamps import parse_log_time
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.container_labels import parse_rank_label, parse_rank_nodes_label, parse_start_id_label
-from sparkctl.model.diagnosis import LogDiagnosis
+from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.guard_state import GuardReceipt
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
-from sparkctl.model.masking import LineMasker
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.secrets import redact
-from sparkctl.model.verdict import Verdict
+from sparkctl.model.secrets import LineMasker, redact
+from sparkctl.model.verdict import Evidence, Verdict
 from sparkctl.monitor import guard_receipts
 from sparkctl.transport.docker.log_stream import ContainerLogStream
 from sparkctl.transport.session import Session, node_failures
@@ -302,3 +301,50 @@ def build_unknown_instance_error(ctx: CommandContext, instance: str, nodes: Sequ
     known = ctx.history.instances_with_logs()
     hint = f"saved logs are of: {', '.join(known)}" if known else "see what runs: sparkctl status"
     return InvalidInput(f"no file {instance}, no instance {instance} on {where}, and no saved log of one", hint)
+
+
+async def diagnose_exit(
+    ctx: CommandContext, node: Node, container_id: str, known: Sequence[Node] = ()
+) -> CommandEnded | None:
+    """Return how it ended, as the start that failed would have told it; None where nothing ended that can be judged: it
+    lives on without a fatal line, or it is of an engine that is not known. ``known``: where its other ranks are looked for,
+    whose failure may be the first. Raises `NodeError` and `DockerError`."""
+    async with ctx.session(node) as session:
+        await session.link.connect()
+        try:
+            container = await session.docker.inspect_container(container_id)
+            if container.label(ContainerLabel.ENGINE) not in engine_names():
+                return None
+            found = await diagnose_ranks(ctx, session, container, known)
+        except ContainerNotFound:
+            return None
+    verdict = found.diagnosis.verdict
+    if verdict is None:
+        return None
+    if found.node is not None and found.node != node.name:
+        verdict = _label_foreign_evidence(verdict, found.node)
+    if found.silent:
+        silent = " and ".join(name for name, _ in found.silent)
+        verdict = replace(
+            verdict,
+            evidence=(
+                *verdict.evidence,
+                Evidence(f"{silent} could not be asked: its rank may have failed first", "ssh"),
+            ),
+        )
+    taken = None if container.started is None or container.finished is None else container.finished - container.started
+    return CommandEnded(
+        ctx.clock.unix_time(), Outcome.FAILED, 1, max(0.0, taken or 0.0), node.name,
+        container.label(ContainerLabel.INSTANCE) or container.name, verdict=verdict,
+    )  # fmt: skip
+
+
+def _label_foreign_evidence(verdict: Verdict, node: NodeName) -> Verdict:
+    """Return a verdict whose proofs are lines of another node's log: they are not to be looked for in the one here."""
+    return replace(
+        verdict,
+        evidence=tuple(
+            one if one.line is None else Evidence(f"line {one.line} on {node}: {one.text}", one.origin)
+            for one in verdict.evidence
+        ),
+    )

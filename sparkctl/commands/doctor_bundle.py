@@ -11,17 +11,16 @@ from pathlib import Path
 
 from sparkctl import __version__
 from sparkctl.commands.bundle import SupportBundle, safe_file_name
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.event_stream import Emit, stream_events
 from sparkctl.concurrency import gather_or_cancel
+from sparkctl.context import CommandContext
 from sparkctl.errors import DockerError, ExitCode, NodeError
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.scrub import Redactor, collect_known_secrets
-from sparkctl.model.secrets import find_secret_values
-from sparkctl.monitor import configuration
+from sparkctl.model.secrets import Redactor, collect_known_secrets, find_secret_values
+from sparkctl.monitor import sampler
 from sparkctl.node import collect_decoder
 from sparkctl.node.collect_decoder import CollectedReadings
 from sparkctl.transport.docker import docker_responses
@@ -121,7 +120,7 @@ async def _read_collector_lines(held: RemoteProcess, gathered: CollectedReadings
 
 
 async def _sample(session: Session, found: NodeReadings) -> None:
-    asked = await configuration.read_identity_and_sample(session)
+    asked = await sampler.read_identity_and_sample(session)
     if asked is None:
         found.missing.append(("sample.json", "the probe does not run there, or said nothing in time"))
         return

@@ -5,24 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.drop_caches import format_sudoers_command
 from sparkctl.commands.event_stream import Emit, stream_events
 from sparkctl.concurrency import gather_or_cancel
+from sparkctl.context import CommandContext
 from sparkctl.errors import DockerError, ExitCode, NodeError
 from sparkctl.model.events import CheckCompleted, CommandEnded, Event, FindingReported, Outcome
 from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.node import Node
 from sparkctl.model.sample import Sample
 from sparkctl.model.units import GIB, format_duration, format_gib
-from sparkctl.monitor import configuration
+from sparkctl.monitor import sampler
 from sparkctl.monitor.findings import node_settings
 from sparkctl.monitor.findings.base import NodeSnapshot
 from sparkctl.monitor.findings.detectors import detect_once
 from sparkctl.monitor.findings.fabric import detect_missing_cable, detect_missing_network
 from sparkctl.monitor.findings.machine import rate_free_disk
-from sparkctl.monitor.inspecting import ContainerInspections
 from sparkctl.monitor.node_monitor import read_container_list
+from sparkctl.monitor.node_status import ContainerInspections
 from sparkctl.node.agent_decoder import AgentHello
 from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.transport.docker.docker_responses import DockerInfo
@@ -93,7 +93,7 @@ async def _check_node(session: Session, ctx: CommandContext, tell: ReportFinding
     )
     runs_probe = look.habits is None or look.habits.python
     asking = (
-        asyncio.create_task(configuration.read_identity_and_sample(session)) if runs_probe else None
+        asyncio.create_task(sampler.read_identity_and_sample(session)) if runs_probe else None
     )  # it takes two samples
     try:
         has_docker = await _docker(session, look, tell)

@@ -8,13 +8,13 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from itertools import combinations, pairwise
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.event_stream import Emit, stream_events
 from sparkctl.commands.fabric.linkspeed import LANE_MBIT_S, LaneMeasurement, parse_ib_write_bw, rate_lane_speed
 from sparkctl.commands.fabric.route import find_fabric_route
 from sparkctl.commands.start import connectivity_check
 from sparkctl.commands.transfer.transfer_stream import TransferRoute, open_transfer_stream
 from sparkctl.concurrency import gather_or_cancel
+from sparkctl.context import CommandContext
 from sparkctl.errors import ConnectionLost, ExitCode, OperationRefused, SparkctlError
 from sparkctl.model.events import CheckCompleted, CommandEnded, Event, FindingReported, Outcome
 from sparkctl.model.fabric import FabricRoute, Lane, NodeLanes, RouteEnd

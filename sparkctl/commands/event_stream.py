@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
-from sparkctl.commands.context import CommandContext
+from sparkctl.context import CommandContext
 from sparkctl.errors import ExitCode, SparkctlError
 from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
 from sparkctl.model.node import Node, NodeName
@@ -123,3 +123,22 @@ def build_end_from_error(
         message=error.message,
         hint=error.hint,
     )
+
+
+async def run_on_each_node(
+    ctx: CommandContext, nodes: Sequence[Node], emit: Emit, act: Callable[[Session], Awaitable[None]]
+) -> SparkctlError | None:
+    """Connect to each node and ``act``; return the first error, each having been told. A single node's is raised."""
+    failure: SparkctlError | None = None
+    for node in nodes:
+        try:
+            async with ctx.session(node) as session:
+                session.on_state_change(emit)
+                await session.link.connect()
+                await act(session)
+        except SparkctlError as error:
+            if len(nodes) == 1:
+                raise
+            failure = failure or error
+            emit(WarningEmitted(ctx.clock.unix_time(), node.name, error.message, error.hint))
+    return failure

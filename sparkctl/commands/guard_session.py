@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.drop_caches import format_sudoers_command
 from sparkctl.commands.event_stream import Emit
+from sparkctl.context import CommandContext
 from sparkctl.errors import ConnectionLost, GuardSilent, GuardUnavailable, NodeError, OperationRefused, SparkctlError
 from sparkctl.model.events import GuardActed, WarningEmitted
 from sparkctl.model.guard_state import (

@@ -10,13 +10,13 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.start.start_preflight import PreflightInspection
+from sparkctl.context import CommandContext
 from sparkctl.errors import ExitCode
 from sparkctl.history.expected_durations import compute_model_key
 from sparkctl.history.model import NodeResult, OperationKind, StepRecord
 from sparkctl.history.operation_recorder import OperationRecorder
-from sparkctl.model.engine_facts import EngineFactName
+from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.events import (  # fmt: skip
     CommandEnded,
     Event,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from io import BufferedReader
 from pathlib import Path
 
-from sparkctl.commands.context import CommandContext
+from sparkctl.context import CommandContext
 from sparkctl.engines import engine_names as engine_names
 from sparkctl.errors import ContainerNotFound, InvalidInput, OperationRefused
 from sparkctl.files import open_user_file

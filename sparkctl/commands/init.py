@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkctl.commands.context import CommandContext
+from sparkctl.context import CommandContext
 from sparkctl.errors import DockerError, NodeError
 from sparkctl.model.node import Node
 from sparkctl.transport.session import Session

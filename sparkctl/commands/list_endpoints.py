@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.endpoint import ServedEndpoint, ServedModel
 from sparkctl.concurrency import gather_or_cancel
+from sparkctl.context import CommandContext
 from sparkctl.engines import engine_names as engine_names
 from sparkctl.errors import ConnectionLost, ContainerNotFound, DockerError, NodeError
 from sparkctl.model.container import Container
@@ -16,7 +16,7 @@ from sparkctl.model.endpoint import format_endpoint_url
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
 from sparkctl.model.node import Node
 from sparkctl.model.sanitize import load_json, sanitize_line
-from sparkctl.monitor.asking import request_engine
+from sparkctl.monitor.engine_probe import request_engine
 from sparkctl.profiles.env_references import escape_references
 from sparkctl.profiles.importers import engine_command
 from sparkctl.profiles.launch_planning import SERVER_KEYS

@@ -20,8 +20,8 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sparkctl.commands.context import CommandContext, NodeLock
 from sparkctl.commands.stop.pending_stops import PendingStopFiles
+from sparkctl.context import CommandContext, NodeLock
 from sparkctl.errors import ConnectionLost, NodeError, NodeStarved, OperationRefused
 from sparkctl.model.node import NodeState
 from sparkctl.model.sanitize import sanitize_line

@@ -208,7 +208,8 @@ _FILE_SYSTEM = (
         on="container.shm_size",
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}.*\[Errno (?:13|1|30)\] (?P<what>[^:]*)(?:: '(?P<path>[^']*)')?|{EXCEPTION_PREFIX}Permission denied(?P<rest>.*)"
+        rf"{EXCEPTION_PREFIX}.*\[Errno (?:13|1|30)\] (?P<what>[^:]*)(?:: '(?P<path>[^']*)')?|"
+        rf"{EXCEPTION_PREFIX}Permission denied(?P<rest>.*)"
         r"|^(?:[\w./-]+: ){1,3}(?P<said>[Pp]ermission denied)$",
         FailureCause.PERMISSION,
         "The container may not use[ {path}] what it needs[: {what}][: {said}].",

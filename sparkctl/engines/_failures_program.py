@@ -69,7 +69,8 @@ CRASH_FAILURES = (
         change=ChangeDirection.REMOVE,
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}.*(?P<what>[Aa]ttention backend.*)|{EXCEPTION_PREFIX}(?P<said>.*(?:FlashInfer|FlashAttention|Triton) backend .*not.*)",
+        rf"{EXCEPTION_PREFIX}.*(?P<what>[Aa]ttention backend.*)|"
+        rf"{EXCEPTION_PREFIX}(?P<said>.*(?:FlashInfer|FlashAttention|Triton) backend .*not.*)",
         FailureCause.ATTENTION_BACKEND,
         "The attention backend does not do what this model needs[: {what}][: {said}].",
         "Set args.attention-backend to another one, or leave it out: the engine then chooses.",

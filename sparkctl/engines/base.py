@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Protocol
 
-from sparkctl.model.engine_facts import EngineFact, EngineFactName
-from sparkctl.model.engine_metrics import EngineMetrics, StatsLine
+from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetrics, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
 from sparkctl.model.sanitize import truncate_text

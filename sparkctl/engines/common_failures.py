@@ -235,7 +235,8 @@ _UNSUPPORTED = (
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*model type `(?P<type>[^`]*)` but Transformers does not recognize this architecture"
-        rf"|{EXCEPTION_PREFIX}.*?\b(?P<arch>\w+) has no (?:vLLM|SGLang) implementation|{EXCEPTION_PREFIX}.*No model architectures are specified",
+        rf"|{EXCEPTION_PREFIX}.*?\b(?P<arch>\w+) has no (?:vLLM|SGLang) implementation|"
+        rf"{EXCEPTION_PREFIX}.*No model architectures are specified",
         FailureCause.MODEL_UNSUPPORTED,
         "This image does not know the model[ type {type}][ class {arch}].",
         "Take a newer image of the engine.",

@@ -6,20 +6,337 @@ The catalogue decides what is an error; an engine's own file here (``sglang``, `
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from sparkctl.engines import command_builder, flag_combinations
 from sparkctl.engines.base import Engine
-from sparkctl.engines.flags.model import FlagCatalogue
-from sparkctl.engines.held import FlagAdvice, FlagSettings, LintContext
+from sparkctl.engines.flags.model import EngineFlag, FlagArity, FlagCatalogue, FlagValueType, parse_version
 from sparkctl.engines.lint.model import LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
-from sparkctl.engines.names import check_flag_name
-from sparkctl.engines.profile_flags import ProfileFlag, collect_profile_flags, has_ignored_args
-from sparkctl.engines.reading import FlagMatch, match_flag
-from sparkctl.engines.values import check_flag_value
+from sparkctl.engines.profile_flags import (
+    FlagAdvice,
+    FlagMatch,
+    FlagMatchKind,
+    FlagSettings,
+    LintContext,
+    ProfileFlag,
+    collect_profile_flags,
+    has_env_reference,
+    has_ignored_args,
+    match_flag,
+    parse_json_value,
+    quote_value,
+)
 from sparkctl.model.profile import Profile
+from sparkctl.model.sanitize import sanitize_line, truncate_text
+from sparkctl.model.suggest import find_closest_match
+
+_SIZE = re.compile(r"-?[0-9][0-9_]*((\.[0-9]+)?[kKmMgGtT])?")
+_FEW = 10  # choices that are listed
+
+
+def check_flag_value(one: ProfileFlag, reading: FlagMatch, held: LintContext) -> Iterator[LintMessage]:
+    """Yield what is to be said of a flag's value."""
+    flag = reading.flag
+    if flag is None:
+        return
+    if one.left_out:
+        yield from _check_omitted_flag(one, flag)
+    elif flag.takes is FlagArity.NONE:
+        if reading.key is None:
+            yield from _check_switch(one, reading.name)
+        else:
+            yield _said(
+                LintRule.BAD_VALUE, one, f"{flag.name} is a switch: there is nothing to set with .{reading.key}"
+            )
+    elif not one.values and flag.takes not in (FlagArity.OPTIONAL, FlagArity.ANY):
+        yield _said(LintRule.MISSING_VALUE, one, f"{reading.name} takes a value")
+    else:
+        words = one.values if flag.takes in (FlagArity.MANY, FlagArity.ANY) else one.values[:1]
+        for word in words:
+            if not has_env_reference(word):
+                yield from (
+                    _check_dotted_key(one, flag, reading, word, held)
+                    if reading.key
+                    else _check_word(one, flag, word, held)
+                )
+
+
+def _check_omitted_flag(one: ProfileFlag, flag: EngineFlag) -> Iterator[LintMessage]:
+    """A flag that is left out keeps its default, and that is not always off."""
+    if not flag.negatable or flag.default == "false" or flag.name.startswith("--disable"):
+        return
+    shown = [alias for alias in flag.aliases if alias not in flag.hidden]
+    off = next((alias for alias in shown if alias.startswith(("--no-", "--disable-"))), None)
+    if off:
+        stays = "is on by default" if flag.default == "true" else "is then for the engine to decide"
+        message = f"false leaves the flag out, and it {stays}; to turn it off write {off.lstrip('-')}: true"
+        yield LintMessage(LintRule.STAYS_ON, LintSeverity.WARNING, one.where, message, on_key=False, flag=one.word)
+
+
+def _check_switch(one: ProfileFlag, name: str) -> Iterator[LintMessage]:
+    if not one.values or not (one.in_args or one.inline):  # in a command the next word may be a model
+        return
+    value = one.values[0]
+    message = f"{name} is a switch and takes no value, not {quote_value(value, name)}"
+    change = None
+    if one.in_args and value.lower() == "true" and len(one.where) == 2:
+        message, change = f"{message}; write true without quotes", LintFix(LintFixKind.REPLACE, one.where, "true")
+    elif value.lower() in ("false", "no", "0"):
+        message += "; write false to leave it out"
+    yield _said(LintRule.UNWANTED_VALUE, one, message, change=change)
+
+
+def _check_word(one: ProfileFlag, flag: EngineFlag, word: str, held: LintContext) -> Iterator[LintMessage]:
+    if flag.nullable and word in ("None", ""):
+        return
+    if flag.choices is not None and word not in flag.choices:
+        yield _said(LintRule.BAD_CHOICE, one, _choice(flag.name, flag.name, word, flag.choices, held))
+    elif flag.values is not None and not _is_one_of(word, flag.values, fold=flag.fold_case):
+        yield _said(LintRule.BAD_CHOICE, one, _choice(flag.name, flag.name, word, flag.values, held))
+    elif word in flag.old_values:
+        message = f"{flag.name} {quote_value(word, flag.name)} is deprecated in {held}"
+        yield _said(LintRule.DEPRECATED_FLAG, one, message, LintSeverity.WARNING)
+    elif wanted := _expected_type(flag.type, word):
+        yield _said(LintRule.BAD_VALUE, one, f"{flag.name} wants {wanted}, not {quote_value(word, flag.name)}")
+    elif flag.keys is not None:
+        yield from _check_json(one, flag, word, held)
+
+
+def _check_json(one: ProfileFlag, flag: EngineFlag, word: str, held: LintContext) -> Iterator[LintMessage]:
+    data = parse_json_value(word)
+    if not isinstance(data, dict):
+        yield _said(LintRule.BAD_VALUE, one, f"{flag.name} wants a map, not {quote_value(word, flag.name)}")
+        return
+    for key, value in data.items():
+        yield from _check_json_key(one, flag, key, value, held, deeper=key if one.is_json else None)
+
+
+def _check_dotted_key(
+    one: ProfileFlag, flag: EngineFlag, reading: FlagMatch, word: str, held: LintContext
+) -> Iterator[LintMessage]:
+    """One key of a JSON value, set by ``--name.key value``."""
+    if flag.type not in (FlagValueType.JSON, FlagValueType.JSON_OR_TEXT):
+        yield _said(
+            LintRule.BAD_VALUE, one, f"{flag.name} is no JSON value: there is nothing to set with .{reading.key}"
+        )
+    elif flag.keys is not None and reading.key is not None:
+        first, dot, _ = reading.key.partition(".")
+        yield from _check_json_key(one, flag, first.replace("-", "_"), None if dot else word, held)
+
+
+def _check_json_key(
+    one: ProfileFlag, flag: EngineFlag, key: str, value: object, held: LintContext, deeper: str | None = None
+) -> Iterator[LintMessage]:
+    known = dict(flag.keys or ())
+    where = one.where if deeper is None else (*one.where, deeper)
+    if key not in known:
+        near = find_closest_match(key, known)
+        meant = f"; did you mean {near}?" if near else ""
+        message = f"{flag.name} of {held} has no key {quote_value(key)}{meant}"
+        yield LintMessage(
+            LintRule.BAD_KEY,
+            LintSeverity.ERROR,
+            where,
+            message,
+            on_key=one.in_args and deeper is not None,
+            flag=one.word,
+        )
+    elif isinstance(value, str) and known[key] and value not in known[key] and not has_env_reference(value):
+        message = _choice(f"{flag.name} {key}", key, value, known[key], held)
+        yield LintMessage(LintRule.BAD_CHOICE, LintSeverity.ERROR, where, message, on_key=False, flag=one.word)
+
+
+def _choice(what: str, name: str, word: str, choices: tuple[str, ...], held: LintContext) -> str:
+    message = f"{what} of {held} does not take {quote_value(word, name)}"
+    if len(choices) <= _FEW:
+        return f"{message}; it is one of {', '.join(choices)}"
+    near = find_closest_match(word, choices)
+    return f"{message}; did you mean {near}?" if near else f"{message}; known are {', '.join(choices[:_FEW])} …"
+
+
+def _is_one_of(word: str, values: tuple[str, ...], *, fold: bool) -> bool:
+    return word in values or (fold and word.casefold() in {value.casefold() for value in values})
+
+
+def _expected_type(kind: FlagValueType, word: str) -> str | None:
+    """Return what is wanted where a word is not of a type, None where it is."""
+    try:
+        if kind is FlagValueType.INT:
+            int(word)
+        elif kind is FlagValueType.FLOAT:
+            float(word)
+        elif kind is FlagValueType.JSON:
+            parse_json_value(word)
+    except ValueError:
+        return {
+            FlagValueType.INT: "a whole number",
+            FlagValueType.FLOAT: "a number",
+            FlagValueType.JSON: "JSON (in args: a map)",
+        }[kind]
+    if kind in (FlagValueType.SIZE, FlagValueType.SIZE_OR_AUTO) and not _SIZE.fullmatch(word):
+        if kind is FlagValueType.SIZE_OR_AUTO and word == "auto":
+            return None
+        return "a number, as in 8192 or 8k" + (", or auto" if kind is FlagValueType.SIZE_OR_AUTO else "")
+    return None
+
+
+def _said(
+    kind: LintRule,
+    one: ProfileFlag,
+    message: str,
+    level: LintSeverity = LintSeverity.ERROR,
+    change: LintFix | None = None,
+) -> LintMessage:
+    return LintMessage(kind, level, one.where, message, on_key=False, flag=one.word, change=change)
+
+
+_LIKE = 0.8  # of a long name much is alike by chance
+_SLIP = 2  # letters at the end of a name that are missing by mistake, not to write less
+
+
+def check_flag_name(one: ProfileFlag, reading: FlagMatch, held: LintContext) -> LintMessage | None:
+    """Return what is to be said of a flag's name, None where it is good."""
+    if reading.how is FlagMatchKind.EXACT and reading.flag is not None:
+        return _deprecated(one, reading.name, reading.flag, held)
+    if reading.how is FlagMatchKind.ABBREVIATED:
+        is_slip = _is_truncation_slip(reading.name, one.word)
+        fragile = "a flag that begins alike in another version would break it"
+        message = f"{format_flag(one.word)} is short for {reading.name}; {fragile}"
+        if is_slip:
+            message = f"{format_flag(one.word)} lacks the end of {reading.name}; {held} still takes it for that, and {fragile}"
+        level = LintSeverity.WARNING if is_slip else LintSeverity.INFO
+        return _remark(LintRule.ABBREVIATED_FLAG, level, one, message, _rename(one, reading.name))
+    if reading.how is FlagMatchKind.AMBIGUOUS:
+        return _ambiguous(one, reading, held)
+    return _unknown(one, reading, held)
+
+
+def _is_truncation_slip(name: str, word: str) -> bool:
+    """Tell an abbreviation that looks like a slip: one or two letters are missing of a word; on purpose one leaves whole words."""
+    rest = name[len(word.partition("=")[0]) :]
+    return 0 < len(rest) <= _SLIP and "-" not in rest and "_" not in rest
+
+
+def format_flag(word: str) -> str:
+    """Return a flag for a message."""
+    return truncate_text(sanitize_line(word), 60)
+
+
+def _deprecated(one: ProfileFlag, name: str, flag: EngineFlag, held: LintContext) -> LintMessage | None:
+    if name in flag.hidden:
+        kept = [alias for alias in flag.aliases if alias not in flag.hidden]
+        instead = f"; it is {kept[-1]} now" if kept else ""
+        return _remark(
+            LintRule.DEPRECATED_FLAG,
+            LintSeverity.INFO,
+            one,
+            f"{name} is an old spelling{instead}, and {held} still takes it",
+        )
+    if not flag.deprecated:
+        return None
+    instead = f"; use {flag.replacement}" if flag.replacement else ""
+    new = held.catalogue.by_name.get(flag.replacement or "")
+    change = _rename(one, new.name) if new is not None and new.takes is flag.takes else None
+    return _remark(
+        LintRule.DEPRECATED_FLAG, LintSeverity.WARNING, one, f"{name} is deprecated in {held}{instead}", change
+    )
+
+
+def _ambiguous(one: ProfileFlag, reading: FlagMatch, held: LintContext) -> LintMessage:
+    message = f"{format_flag(one.word)} could be {join_with_or(reading.matches)} in {held}, which refuses it"
+    if earlier := _earlier(reading.name, held):
+        message += f"; in {earlier.version} it was a flag of its own"
+    new = held.lore.names.get(reading.name)
+    if new in held.catalogue.by_name:
+        message += f"; what it meant is {new} now"
+    words = held.lore.words.get(reading.name)
+    return _remark(
+        LintRule.AMBIGUOUS_FLAG,
+        LintSeverity.ERROR,
+        one,
+        message + (f"; {words}" if words else ""),
+        _new_name(one, reading.name, held),
+    )
+
+
+def _unknown(one: ProfileFlag, reading: FlagMatch, held: LintContext) -> LintMessage:
+    name, has = format_flag(reading.name), held.catalogue.by_name
+    dashed = reading.name.replace("_", "-")
+    if dashed != reading.name and dashed in has:
+        message = f"{held} does not know {name}: its flags are written with dashes, {dashed}"
+        return _remark(LintRule.UNKNOWN_FLAG, LintSeverity.ERROR, one, message, _rename(one, dashed))
+    underscored = f"--{reading.name.lstrip('-').replace('-', '_')}"
+    if underscored != reading.name and underscored in has:
+        message = f"{held} does not know {name}: its flags are written with underscores, {underscored}"
+        return _remark(LintRule.UNKNOWN_FLAG, LintSeverity.ERROR, one, message, _rename(one, underscored))
+    single = reading.name[1:]
+    if len(single) > 2 and single.startswith("-") and single in has and reading.name not in held.lore.names:
+        message = f"{held} does not know {name}: it is {single}, with one dash, or {has[single].name}"
+        return _remark(LintRule.UNKNOWN_FLAG, LintSeverity.ERROR, one, message, _rename(one, has[single].name))
+    earlier, words = _earlier(reading.name, held), held.lore.words.get(reading.name)
+    message = f"{held} has no flag {name}"
+    if earlier:
+        message += f", which {earlier.version} had"
+    elif later := _known_in(reading.name, held.others):
+        message += f", which {later[0].version} has"
+    elif owners := [title for title, other in held.foreign if _knows(reading.name, other)]:
+        message += f": it is a flag of {join_with_or(tuple(owners))}"
+    new = held.lore.names.get(reading.name)
+    if new in has:
+        message += f"; {'it is' if earlier else 'here it is'} {new}"
+    elif words is None and (near := find_closest_match(reading.name, has, _LIKE)):
+        message += f"; did you mean {near}?"
+    kind = LintRule.REMOVED_FLAG if earlier else LintRule.UNKNOWN_FLAG
+    return _remark(
+        kind, LintSeverity.ERROR, one, message + (f"; {words}" if words else ""), _new_name(one, reading.name, held)
+    )
+
+
+def _earlier(name: str, held: LintContext) -> FlagCatalogue | None:
+    """Return the newest of the older versions that has a flag of this name."""
+    older = [one for one in held.others if parse_version(one.version) < parse_version(held.catalogue.version)]
+    found = _known_in(name, tuple(older))
+    return found[-1] if found else None
+
+
+def _known_in(name: str, catalogues: tuple[FlagCatalogue, ...]) -> list[FlagCatalogue]:
+    found = [one for one in catalogues if name in one.by_name]
+    return sorted(found, key=lambda one: parse_version(one.version))
+
+
+def _knows(name: str, catalogue: FlagCatalogue) -> bool:
+    return match_flag(name, catalogue).how is FlagMatchKind.EXACT
+
+
+def _new_name(one: ProfileFlag, name: str, held: LintContext) -> LintFix | None:
+    """Return the edit to the name that a flag has here, where the value means the same under both."""
+    new = held.lore.names.get(name)
+    return None if new not in held.catalogue.by_name or name in held.lore.not_alike else _rename(one, new or "")
+
+
+def _rename(one: ProfileFlag, name: str) -> LintFix | None:
+    """Return the edit of a key in ``args``, written with dashes or without as it was."""
+    if not one.in_args:
+        return None
+    bare = name.lstrip("-")
+    text = name if str(one.where[1]).startswith("-") or command_builder.flag_for_key(bare) != name else bare
+    return LintFix(LintFixKind.RENAME, one.where[:2], text)
+
+
+def _remark(
+    kind: LintRule, level: LintSeverity, one: ProfileFlag, message: str, change: LintFix | None = None
+) -> LintMessage:
+    where = one.where[:2] if one.in_args else one.where
+    return LintMessage(kind, level, where, message, on_key=one.in_args, flag=one.word, change=change)
+
+
+def join_with_or(names: tuple[str, ...]) -> str:
+    shown_names = [*names[:4], *([f"{len(names) - 4} more"] if len(names) > 4 else [])]
+    return " or ".join(filter(None, (", ".join(shown_names[:-1]), shown_names[-1])))
+
 
 __all__ = ["check_flags", "check_flags_by_catalogue", "collect_profile_flags"]
 

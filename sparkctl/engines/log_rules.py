@@ -9,7 +9,7 @@ from functools import cache
 
 from sparkctl.engines.base import Failure, FailureWeight, LineSignal
 from sparkctl.engines.line_preparer import parse_progress_bar
-from sparkctl.model.engine_facts import EngineFact, EngineFactName
+from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.sanitize import truncate_text
 from sparkctl.model.verdict import ChangeDirection, FailureCause

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from sparkctl.model.checkpoint import CheckpointFiles
 from sparkctl.model.launch_plan import LaunchPlan
-from sparkctl.model.memory_fit import EstimatePart, EstimateSource
+from sparkctl.model.memory_fit import CheckpointFiles, EstimatePart, EstimateSource
 
 _SHARD = re.compile(r"-(\d{5,6})-of-(\d{5,6})\.\w+$")
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")

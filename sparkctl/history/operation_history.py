@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import secrets
 import socket
 import time
@@ -11,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sparkctl.files import open_regular
 from sparkctl.history.database import DatabaseUnavailable, HistoryDatabase
 from sparkctl.history.expected_durations import estimate_durations, is_duration, is_size
 from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
@@ -26,6 +29,46 @@ if TYPE_CHECKING:
     from sparkctl.clock import Clock
     from sparkctl.history.operation_recorder import OperationRecorder
     from sparkctl.history.tables import StoredOperation
+
+
+_LARGEST = 16 << 20  # bytes: that sparkctl let it grow to half a MiB
+
+
+def hash_legacy_file(path: Path) -> str:
+    """Return a name for what is in the file. Raises OSError."""
+    return hashlib.sha256(_bytes(path)).hexdigest()
+
+
+def read_legacy_starts(path: Path) -> list[dict[str, Any]]:
+    """Return the records, the oldest first; what is damaged is passed over. Raises OSError."""
+    found = []
+    for line in _bytes(path).splitlines():
+        try:
+            record = json.loads(line.decode(errors="replace"))
+        except (ValueError, RecursionError):
+            continue  # a line that a crash cut in half
+        if isinstance(record, dict):
+            found.append(record)
+    return found
+
+
+def archive_legacy_file(path: Path) -> None:
+    """Put the file beside, under a name that nothing has; where that cannot be it stays, and is known by its content."""
+    target, number = path.with_name(f"{path.name}.migrated"), 2
+    while target.exists():
+        target, number = path.with_name(f"{path.name}.migrated-{number}"), number + 1
+    try:
+        path.rename(target)
+    except OSError:
+        return
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        with open_regular(path) as file:
+            return file.read(_LARGEST)
+    except FileNotFoundError:
+        return b""  # another sparkctl has taken it over just now
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +315,6 @@ class OperationHistory(LogArchive):
     def _take_over(self, file: sqlite3.Connection) -> None:
         """Take over what an earlier sparkctl kept, once, and keep its file under another name."""
         from sparkctl.history import tables
-        from sparkctl.history.starts import archive_legacy_file, hash_legacy_file, read_legacy_starts
 
         path = self.directory / "starts.jsonl"
         tables.take_over(file, read_legacy_starts(path), hash_legacy_file(path), time.time())

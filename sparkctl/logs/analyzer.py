@@ -27,17 +27,138 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     looks_like_error,
     may_hold_duration,
 )
-from sparkctl.logs.log_seen import EvidenceLine, failure_weight, has_consequences, make_room_for, pick_most_specific
-from sparkctl.logs.log_timeline import LogPhaseTimer
 from sparkctl.logs.own_requests import is_own_request
-from sparkctl.model.diagnosis import ReportedDuration
-from sparkctl.model.engine_facts import EngineFact, EngineFactName
-from sparkctl.model.engine_metrics import StatsLineKind
+from sparkctl.logs.timestamps import LogTime, parse_log_time
+from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineKind
 from sparkctl.model.launch_plan import ReadinessRule
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.sanitize import sanitize_line, truncate_text
-from sparkctl.model.verdict import FailureCause
+from sparkctl.model.verdict import FailureCause, Verdict
+
+_MOST_STEPS = 64  # parts
+
+
+@dataclass(slots=True)
+class LogPhaseTimer:
+    """Lines without a stamp are taken for as late as the last one that had one and was taken in."""
+
+    _began: list[tuple[Phase, str | None, LogTime | None]] = field(default_factory=list)
+    _latest: LogTime | None = None
+    _ready: LogTime | None = None
+
+    def advance_time(self, line: LogLine) -> LogTime | None:
+        """Take in that it was as late as this line by then; return when that was, None where no line has told."""
+        self._latest = parse_log_time(line.when, line.text) or self._latest
+        return self._latest
+
+    def start_phase(self, phase: Phase, step: str | None, line: LogLine) -> None:
+        """Take in that a part began with this line."""
+        now = self.advance_time(line)
+        if len(self._began) < _MOST_STEPS:
+            self._began.append((phase, step, now))
+
+    def mark_ready(self, line: LogLine) -> None:
+        """Take in that the last part ended with this line."""
+        self._ready = parse_log_time(line.when, line.text) or self._latest
+
+    def has(self, step: str) -> bool:
+        """Tell whether there was a part of that name."""
+        return any(name == step for _, name, _ in self._began)
+
+    @property
+    def parts(self) -> tuple[PhaseDuration, ...]:
+        """What each part took, as far as the stamps tell."""
+        ends = [*(at for _, _, at in self._began[1:]), self._ready or self._latest][: len(self._began)]
+        taken = ((p, s, end.seconds_since(began)) for (p, s, began), end in zip(self._began, ends, strict=True) if end)
+        return tuple(PhaseDuration(phase, step, seconds) for phase, step, seconds in taken if seconds is not None)
+
+
+_MOST = 64  # failures that are kept
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceLine:
+    """A line that may be evidence. ``serving``: the engine was ready by then. ``life`` and ``moves`` count what the
+    log had told of it at work and of its progress until then, ``made`` the lines that told of tokens made."""
+
+    number: int
+    text: str
+    failure: Failure | None = None
+    serving: bool = False
+    life: int = 0
+    moves: int = 0
+    made: int = 0
+
+
+def failure_weight(seen: EvidenceLine) -> int:
+    """Return how concrete a failure is: see `Weight`."""
+    return seen.failure.weight if seen.failure else 0
+
+
+def pick_most_specific(some: Iterable[EvidenceLine]) -> EvidenceLine | None:
+    """Return the most concrete failure, among equals the first; None of none."""
+    return max(some, key=failure_weight, default=None)
+
+
+def make_room_for(failures: list[EvidenceLine], failure: Failure) -> bool:
+    """Tell whether one more is to be kept: of too many (a client that asks for nonsense for days) the weakest gives way to
+    what weighs more, and is taken out."""
+    if len(failures) < _MOST:
+        return True
+    weakest = min(failures, key=lambda seen: (failure_weight(seen), -seen.number))
+    if failure.weight <= failure_weight(weakest):
+        return False
+    failures.remove(weakest)
+    return True
+
+
+def has_consequences(of: EvidenceLine, failures: Iterable[EvidenceLine]) -> bool:
+    """Tell whether some other part of the engine speaks of its end as well."""
+    return of.failure is not None and (
+        of.failure.weight <= FailureWeight.DEATH
+        or any(
+            one.serving and one.failure is not None and one.failure.fatal and one.failure.weight <= FailureWeight.DEATH
+            for one in failures
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedDuration:
+    """What the engine itself says a part took, in seconds."""
+
+    what: str
+    seconds: float
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogDiagnosis:
+    """``engine`` None: no engine's log; ``ready``: readiness was reached at any time of the last run; ``verdict`` None:
+    nothing went wrong that it did not live through. ``parts``: what each part of the start took by the stamps of its lines.
+
+    Where the log holds several ``runs``, all this is of the last, which began at line ``run_began``; ``before`` is why the
+    one before it ended. ``lines`` counts them all. ``is_stopped``: the log ends with a stop that it was told to;
+    ``sounds_like_an_engine``: some line is one that an engine prints.
+    """
+
+    engine: str | None
+    version: str | None
+    phase: Phase
+    step: str | None
+    ready: bool
+    verdict: Verdict | None
+    facts: tuple[EngineFact, ...] = ()
+    parts: tuple[PhaseDuration, ...] = ()
+    took: tuple[ReportedDuration, ...] = ()
+    lines: int = 0
+    runs: int = 1
+    run_began: int = 1
+    before: Verdict | None = None
+    is_stopped: bool = False
+    sounds_like_an_engine: bool = True
+
 
 _MOST_TOOK = 64
 # Lines of an engine at work after a failure that it has lived through: a dying one prints hardly any.

@@ -11,8 +11,8 @@ from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine
 from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN
 from sparkctl.logs import verdict_builder
-from sparkctl.logs.analyzer import LogAnalyzer
-from sparkctl.logs.logframes import (
+from sparkctl.logs.analyzer import LogAnalyzer, LogDiagnosis
+from sparkctl.logs.line_patterns import (
     PREFIX_PATTERN,
     find_common_quoting,
     is_quoted,
@@ -21,8 +21,7 @@ from sparkctl.logs.logframes import (
     strip_quoting,
 )
 from sparkctl.logs.own_requests import is_own_request
-from sparkctl.model.diagnosis import LogDiagnosis
-from sparkctl.model.engine_facts import EngineFactName
+from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.launch_plan import LaunchPlan, ReadinessRule
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.phase import Phase

@@ -13,8 +13,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sparkctl.commands.context import InterruptSignal
 from sparkctl.commands.show_log import ShowLog, read_saved_log, show_log
+from sparkctl.context import InterruptSignal
 from sparkctl.model.events import CommandEnded, LogArrived, NodeStateChanged, Outcome, WarningEmitted
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import NodeName, NodeState

@@ -3,13 +3,89 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from sparkctl.logs.first_failure import CONSEQUENCE_CAUSES
+from sparkctl.errors import NodeError
 from sparkctl.model.node import NodeName
 from sparkctl.model.sanitize import sanitize_line
-from sparkctl.model.verdict import Verdict
+from sparkctl.model.verdict import FailureCause, Verdict
+from sparkctl.transport.session import Session
+
+# How a rank ends because another one has: no reason of its own.
+CONSEQUENCE_CAUSES = frozenset({FailureCause.WORKER_LOST, FailureCause.NCCL, FailureCause.RAY})
+_LATER = 10.0  # seconds: what is silent, as a SIGKILL, is stamped by Docker after its partners have noticed
+
+
+@dataclass(frozen=True, slots=True)
+class ClockOffset:
+    """``ahead``: seconds by which a node's clock is ahead of ours, give or take ``doubt``."""
+
+    ahead: float
+    doubt: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankFailure:
+    """A rank that failed ``at`` (unix seconds of its node's clock; None: not known) of ``cause``; ``is_aftermath`` where all that
+    it says is that something else went wrong before."""
+
+    node: NodeName
+    cause: FailureCause
+    at: float | None
+    is_aftermath: bool = False
+
+
+def compute_clock_offset(asked: float, answer: float, heard: float) -> ClockOffset:
+    """Return how far a clock is ahead that said ``answer``, asked and heard at these moments of ours, in seconds."""
+    return ClockOffset(answer - (asked + heard) / 2, max(0.0, heard - asked) / 2)
+
+
+def pick_most_precise(offsets: Iterable[ClockOffset]) -> ClockOffset | None:
+    """Return the one with the least doubt, None of none."""
+    return min(offsets, key=lambda one: one.doubt, default=None)
+
+
+def find_first_failure(failures: Iterable[RankFailure], offsets: Mapping[NodeName, ClockOffset]) -> RankFailure:
+    """Return the failure that the others follow from: the first, by one clock.
+
+    An aftermath is none while another rank says more: both may come within less than the clocks are known to. That another
+    rank was lost never explains it while some rank has a reason of its own; a trouble between them gives way to such a reason
+    unless that came much later. Raises ValueError without failures.
+    """
+
+    def ours(one: RankFailure) -> float:
+        known = offsets.get(one.node)
+        return float("inf") if one.at is None else one.at - (known.ahead if known is not None else 0.0)
+
+    every = sorted(failures, key=ours)
+    if not every:
+        raise ValueError("nothing failed")
+    in_time = [one for one in every if not one.is_aftermath] or every
+    first = in_time[0]
+    reasons = [one for one in in_time if one.cause not in CONSEQUENCE_CAUSES]
+    if not reasons:
+        return first
+    own = _settled(reasons, ours, {node: known.doubt for node, known in offsets.items()})
+    if first in reasons:
+        return own
+    between = next((one for one in in_time if one.cause is not FailureCause.WORKER_LOST), None)
+    if between is None or ours(own) <= ours(between) + _LATER:
+        return own
+    return between
+
+
+def _settled(
+    in_time: Sequence[RankFailure], ours: Callable[[RankFailure], float], doubts: Mapping[NodeName, float]
+) -> RankFailure:
+    """Return the first; of those that the clocks do not tell from it, whoever asks gets the same: by the node's name."""
+
+    def doubt(one: RankFailure) -> float:
+        return doubts.get(one.node, 0.0)
+
+    first = in_time[0]
+    same = [one for one in in_time[1:] if ours(one) - ours(first) <= doubt(one) + doubt(first)]
+    return min((first, *same), key=lambda one: one.node)
 
 
 def add_rank_name(verdict: Verdict, rank: int, ranks: int, node: NodeName) -> Verdict:
@@ -34,3 +110,21 @@ def add_peer_log_commands(verdict: Verdict, instance: str, here: NodeName, nodes
     logs = [shlex.join(["sparkctl", "logs", instance, "--node", node]) for node in every if node != here]
     link = shlex.join(["sparkctl", "doctor", "--fabric", *(word for node in every for word in ("--node", node))])
     return replace(verdict, remedy=f"{verdict.remedy} The log: {'; '.join(logs)}. The link: {link}")
+
+
+_TIMES = 3  # the first may wait for a shell to be loaded; the quickest counts
+_PATIENCE = 5.0
+
+
+async def measure_clock_offset(session: Session) -> ClockOffset | None:
+    """Return a node's offset, None where it does not say; takes three round trips."""
+    found = []
+    for _ in range(_TIMES):
+        asked = session.clock.unix_time()
+        try:
+            done = await session.run(["date", "+%s.%N"], timeout=_PATIENCE)
+            heard = session.clock.unix_time()
+            found.append(compute_clock_offset(asked, float(done.stdout.decode("ascii").strip()), heard))
+        except (NodeError, ValueError):
+            break
+    return pick_most_precise(found)

@@ -6,13 +6,13 @@ from collections.abc import Collection
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.event_stream import Emit
+from sparkctl.context import CommandContext
 from sparkctl.errors import ContainerNotFound, DockerError, LogUnreadable
 from sparkctl.model.container import Container
 from sparkctl.model.events import WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel
-from sparkctl.model.masking import LineMasker
+from sparkctl.model.secrets import LineMasker
 from sparkctl.transport.docker.log_stream import ContainerLogStream
 from sparkctl.transport.session import Session
 

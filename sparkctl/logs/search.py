@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
-from sparkctl.logs.buffer import LogBuffer, get_source, is_error
-from sparkctl.logs.filter_pattern import FilterPattern
-from sparkctl.logs.logorder import ArrivalOrder, TimeOrder
+from sparkctl.logs.buffer import ArrivalOrder, LineKey, LineOrder, LogBuffer, TimeOrder, get_source, is_error
+from sparkctl.logs.filter_pattern import FilterPattern, parse_filter
 
 SLICE = 512  # lines: about a millisecond
 RecordSelector = Callable[[Sequence[str]], list[int]]
@@ -96,5 +98,168 @@ def select_evidence_line(source: int, line: int) -> RecordSelector:
             for index, record in enumerate(records)
             if needle in record[:40] and get_source(record) == source and record.split("\t", 2)[1] == str(line)
         ]
+
+    return select
+
+
+_NARROW, _FIND, _LOOK = "narrow", "find", "look"
+Then = Callable[[LineOrder], None]
+
+
+class LogFilter:
+    """``rows`` are the lines that are shown; while a new filter is worked on they are still those of the old one."""
+
+    def __init__(self, book: LogBuffer, clock: Callable[[], float] = time.monotonic) -> None:
+        self.book = book
+        self.rows: LineOrder = book.order
+        self.source: int | None = None
+        self.only = ""
+        self.sought = ""
+        self.pattern: FilterPattern | None = None  # what is sought
+        self._only: FilterPattern | None = None
+        self._shown: IncrementalSearch | None = None
+        self._found: IncrementalSearch | None = None
+        self._jobs: dict[str, tuple[IncrementalSearch, Then]] = {}
+        self._clock = clock
+
+    # what to look at
+
+    def set_filter(self, typed: str) -> None:
+        """Show only lines that match; an empty pattern shows all, and so does a faulty one."""
+        pattern = parse_filter(typed)
+        self.only = typed
+        self._only = None if pattern is None or pattern.fault else pattern
+        self._narrow()
+
+    def select_source(self, source: int | None) -> None:
+        """Show one source alone, or all of them merged (None)."""
+        self.source = source
+        self._narrow()
+
+    def set_search(self, typed: str, then: Then | None = None) -> None:
+        """Look for a pattern among the shown lines; an empty one ends the search. ``then`` gets what was found."""
+        self.sought = typed
+        self.pattern = parse_filter(typed)
+        self._seek(then)
+
+    def search_once(self, select: RecordSelector, then: Then, *, everywhere: bool = False) -> None:
+        """Look for lines once, among the shown ones or everywhere, and hand them over when all were looked at."""
+        shown = select_matching((self._only,), self.source)
+        wanted = select if everywhere else _both(shown, select)
+        self._jobs[_LOOK] = (IncrementalSearch(self.book, wanted), then)
+
+    # the work
+
+    def run_for(self, seconds: float) -> bool:
+        """Do what is to be done, for about so long but a slice at least; return whether more is left."""
+        until = self._clock() + seconds
+        while self._jobs:
+            name, (scan, then) = next(iter(self._jobs.items()))
+            while not scan.is_done:
+                scan.search_next()
+                if not scan.is_done and self._clock() >= until:
+                    return True
+            del self._jobs[name]
+            then(scan.rows)
+        return False
+
+    def catch_up(self) -> None:
+        """Look at the lines that were added since."""
+        for scan in (self._shown, self._found):
+            if scan is not None and not any(scan is job for job, _ in self._jobs.values()):
+                while not scan.is_done:
+                    scan.search_next()
+
+    # what came of it
+
+    @property
+    def fault(self) -> str | None:
+        """What is wrong with a pattern."""
+        kept = parse_filter(self.only)
+        return next((each.fault for each in (kept, self.pattern) if each is not None and each.fault), None)
+
+    @property
+    def found(self) -> LineOrder | None:
+        """The shown lines that match what is sought, as far as they are known; None while nothing is sought."""
+        return None if self._found is None else self._found.rows
+
+    @property
+    def filter_progress(self) -> float | None:
+        """How much of a new filter's work is done, 0 to 1; None when there is none."""
+        return self._progress(_NARROW)
+
+    @property
+    def finding(self) -> float | None:
+        """The same of a search."""
+        return self._progress(_FIND)
+
+    def since(self, seconds: float) -> int | None:
+        """Return the index of the first shown line of the last ``seconds`` before the newest; None where no line tells
+        its time. Stamps of stdout and stderr cross by microseconds, which nobody sees here."""
+        rows = self.rows
+        newest = next(
+            (when for at in range(len(rows) - 1, max(-1, len(rows) - 100), -1) if (when := self._time(at))), None
+        )
+        if newest is None:
+            return None
+        return bisect_left(range(len(rows)), newest - seconds, key=lambda at: self._time(at) or 0.0)
+
+    def _time(self, index: int) -> float | None:
+        line = self.book.line(self.rows.key(index)[1])
+        try:
+            return None if line is None else datetime.fromisoformat(line.when).timestamp()
+        except (ValueError, OverflowError, OSError):
+            return None
+
+    def shows(self, key: LineKey) -> bool:
+        """Tell whether a line is among the shown ones."""
+        at = self.rows.index(key)
+        return at < len(self.rows) and self.rows.key(at) == key
+
+    def _narrow(self) -> None:
+        if self._only is None and self.source is None:
+            self._jobs.pop(_NARROW, None)
+            self._shown, self.rows = None, self.book.order
+            self._seek()
+            return
+        scan = IncrementalSearch(self.book, select_matching((self._only,), self.source))
+
+        def take(rows: LineOrder) -> None:
+            self._shown, self.rows = scan, rows
+            self._seek()
+
+        self._jobs[_NARROW] = (scan, take)
+
+    def _seek(self, then: Then | None = None) -> None:
+        self._jobs.pop(_FIND, None)
+        self._found = None
+        if self.pattern is not None and self.pattern.fault is None:
+            self._found = IncrementalSearch(self.book, select_matching((self._only, self.pattern), self.source))
+            self._jobs[_FIND] = (self._found, then or _nothing)
+
+    def _progress(self, name: str) -> float | None:
+        job = self._jobs.get(name)
+        return None if job is None else job[0].fraction
+
+
+def _nothing(rows: LineOrder) -> None:
+    """The rows are shown as they are."""
+
+
+def find_next_line(rows: LineOrder, key: LineKey, *, backwards: bool) -> tuple[LineKey, bool]:
+    """Return the line of ``rows`` (not empty) after or before ``key``, and whether it was only found by going round."""
+    at = rows.index(key)
+    if backwards:
+        return rows.key(at - 1 if at > 0 else len(rows) - 1), at == 0
+    if at < len(rows) and rows.key(at) == key:
+        at += 1
+    return rows.key(at if at < len(rows) else 0), at >= len(rows)
+
+
+def _both(first: RecordSelector, second: RecordSelector) -> RecordSelector:
+    def select(records: Sequence[str]) -> list[int]:
+        chosen = first(records)
+        left = [records[index] for index in chosen]
+        return [chosen[index] for index in second(left)]
 
     return select

@@ -11,9 +11,8 @@ import signal
 from sparkctl.engines.base import Engine, FailureWeight
 from sparkctl.errors import DiskFull, DockerError, DockerPermissionDenied, GpuRuntimeMissing, ImageNotFound, PortInUse
 from sparkctl.logs import verdict_builder
-from sparkctl.logs.analyzer import LogAnalyzer
-from sparkctl.logs.edits import suggest_field_change
-from sparkctl.logs.log_seen import EvidenceLine
+from sparkctl.logs.analyzer import EvidenceLine, LogAnalyzer
+from sparkctl.logs.verdict_builder import suggest_field_change
 from sparkctl.model.container import Container
 from sparkctl.model.guard_state import DEFAULT_FLOOR, GuardMemoryReading, GuardReceipt
 from sparkctl.model.launch_plan import LaunchPlan

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sparkctl.model.engine_facts import EngineFact
-from sparkctl.model.engine_metrics import EngineMeter
+from sparkctl.model.engine_metrics import EngineFact, EngineMeter
 from sparkctl.model.finding import Finding, FindingEvidence, Severity
 from sparkctl.model.guard_state import GuardAction, GuardCoverage
 from sparkctl.model.instance import InstanceView

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from sparkctl.model.container import ENDED_STATES, ContainerState
 from sparkctl.model.decode_step import DecodeStepSpec
-from sparkctl.model.engine_facts import EngineFact
-from sparkctl.model.engine_metrics import EngineMeter
+from sparkctl.model.engine_metrics import EngineFact, EngineMeter
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase, Step
 

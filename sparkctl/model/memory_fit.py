@@ -187,3 +187,19 @@ class MemoryFit:
     def each(self) -> str:
         """What each of several Sparks gives, in words; empty where it is not known."""
         return "" if self.need is None else f", {format_gib(self.need)} on each"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFiles:
+    """``place`` is the path on the node that was asked for. ``is_there`` False: nothing is; None: it could not be told.
+
+    ``files``: (name, bytes) of what may hold weights. ``index_total``: what the safetensors index says all of them come to.
+    ``unfinished``: downloads that have not ended. ``config``: None where there is none that can be read.
+    """
+
+    place: str
+    is_there: bool | None = None
+    files: tuple[tuple[str, int], ...] = ()
+    index_total: int | None = None
+    unfinished: int = 0
+    config: str | None = None

@@ -6,10 +6,14 @@ bounded, and nothing is looked for from within a word. ``tests/unit/test_pattern
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+
+from sparkctl.model.log_line import LogLine
 
 MASK = "••••••"
 _NAMED_SECRET = re.compile(
@@ -603,3 +607,163 @@ def _under_secret_keys(value: object, *, secret: bool) -> Iterator[str]:
             yield from _under_secret_keys(item, secret=secret)
     elif isinstance(value, str) and secret:
         yield value
+
+
+# name = value, as INI files write it, and name: value behind another name; what follows is masked to the line's end.
+_NAME_IN_TEXT = re.compile(
+    rf"""(?<![\w.-])(?P<name>[\w.-]++)["']?(?:\s*+:\s++|\s++=\s*+|=\s++)(?=\S)(?!["']?{MASK}|(?:Bearer|Basic|Token)\s++{MASK})"""
+)
+# name: with its value on the lines below, which are further in: a block of YAML, or a map.
+_OPENING_LINE = re.compile(
+    r"""(?P<indent>[\s-]*+)["']?(?P<name>[A-Za-z_][\w.-]*+)["']?\s*+:\s*+(?:[|>][-+\d]*+\s*+)?(?:#.*)?"""
+)
+_PEM_BEGIN, _PEM_END = (
+    re.compile(r"-----BEGIN [A-Z\d ]{0,40}PRIVATE KEY(?: BLOCK)?-----"),
+    re.compile(r"-----END [A-Z\d ]{0,40}PRIVATE KEY(?: BLOCK)?-----"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Redactor:
+    """Masks secrets by name, by shape, and the values that are ``known`` wherever they turn up."""
+
+    known: frozenset[str] = frozenset()
+
+    def redact_text(self, text: str) -> str:
+        """Return a text, each line masked; whole lines where they are the value of a name above, or a private key's."""
+        found: list[str] = []
+        within: int | None = None  # the column of the name whose value these lines are
+        in_key = False
+        for line in text.split("\n"):
+            inset = len(line) - len(line.lstrip())
+            if within is not None and line.strip() and inset <= within:
+                within = None
+            ends = _PEM_END.search(line) is not None
+            if ends and not in_key and _PEM_BEGIN.search(line) is None:  # its beginning is not in this text
+                for at in range(len(found) - 1, -1, -1):
+                    if not is_key_line(found[at]):
+                        break
+                    found[at] = MASK
+            ends = ends and in_key
+            if line.strip() and ((in_key and not ends) or within is not None):
+                found.append(line[:inset] + MASK)
+            else:
+                found.append(self._line(line))
+            opened = _OPENING_LINE.fullmatch(line) if within is None else None
+            if opened and is_secret_name(opened["name"]):
+                within = len(opened["indent"])
+            in_key = not ends and (in_key or _PEM_BEGIN.search(line) is not None)
+        return "\n".join(found)
+
+    def redact_json(self, value: object) -> object:
+        """Return decoded JSON, masked: values under names like secrets, words behind flags like secrets, and the rest."""
+        if isinstance(value, dict):
+            return {self.redact_text(str(key)): self._under(str(key), item) for key, item in value.items()}
+        if isinstance(value, list):
+            return self._list(value)
+        return self.redact_text(value) if isinstance(value, str) else value
+
+    def _under(self, name: str, value: object) -> object:
+        return _blank(value) if is_secret_name(name) else self.redact_json(value)
+
+    def _list(self, values: list[object]) -> list[object]:
+        if all(isinstance(one, str) for one in values):  # a command or an environment
+            return [self.redact_text(word) for word in redact_words([str(one) for one in values], self.known)]
+        return [self.redact_json(one) for one in values]
+
+    def _line(self, line: str) -> str:
+        line = redact_word(line, self.known)
+        if _is_json(line):
+            return line  # a map or a list was masked from within
+        named = next((one for one in _NAME_IN_TEXT.finditer(line) if is_secret_name(one["name"])), None)
+        return line if named is None else line[: named.end()] + MASK
+
+
+def _is_json(text: str) -> bool:
+    if not text.startswith(("{", "[")):
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _blank(value: object) -> object:
+    """Return the same shape with every text and number masked."""
+    if isinstance(value, dict):
+        return {key: _blank(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_blank(one) for one in value]
+    return value if value is None or isinstance(value, bool) or value == "" else MASK
+
+
+def collect_known_secrets(*several: Iterable[str]) -> frozenset[str]:
+    """Return all the values together."""
+    return frozenset(one for some in several for one in some)
+
+
+_PIECE = 64 << 10  # characters that are masked at once
+_LONGEST_KEY = 200  # lines of a private key whose end does not come
+
+
+def mask_log_lines(lines: Sequence[LogLine], secrets: Collection[str]) -> tuple[LogLine, ...]:
+    """Return the lines with secrets masked. A batch is looked through as a whole: nearly all have none."""
+    if not may_hold_secret("\n".join([line.text for line in lines]), secrets):
+        return tuple(lines)
+    return tuple(_masked(line, secrets) for line in lines)
+
+
+class LineMasker:
+    """Masks the lines of one log in their order: a private key goes over many of them, and over batches."""
+
+    def __init__(self, secrets: Collection[str]) -> None:
+        self._secrets = secrets
+        self._key_lines = 0  # how many lines of a private key are still to be masked, at most
+
+    async def mask(self, lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
+        """Return the lines with secrets masked. Others have their turn between pieces of a long batch."""
+        found: list[LogLine] = []
+        piece: list[LogLine] = []
+        size = 0
+        for line in lines:
+            piece.append(line)
+            size += len(line.text)
+            if size >= _PIECE:
+                found += self._mask_piece(piece)
+                piece, size = [], 0
+                await asyncio.sleep(0)
+        return (*found, *self._mask_piece(piece))
+
+    def _mask_piece(self, lines: Sequence[LogLine]) -> tuple[LogLine, ...]:
+        if not self._key_lines and not any("PRIVATE KEY-----" in line.text for line in lines):
+            return mask_log_lines(lines, self._secrets)
+        found: list[LogLine] = []
+        for line in lines:
+            if not self._key_lines and "-----END " in line.text and "-----BEGIN " not in line.text:
+                self._mask_headless_key(found)
+            found.append(self._mask_one(line))
+        return tuple(found)
+
+    def _mask_headless_key(self, found: list[LogLine]) -> None:
+        """Mask the last lines as far as they are of a private key, of which the log was asked for the end only."""
+        for at in range(len(found) - 1, -1, -1):
+            if not is_key_line(found[at].text):
+                return
+            found[at] = replace(found[at], text=MASK)
+
+    def _mask_one(self, line: LogLine) -> LogLine:
+        if self._key_lines:
+            word = line.text.rpartition(" ")[2].strip()
+            is_of_key = "-----END " in line.text or word == line.text.strip() or (len(word) >= 40 and "." not in word)
+            self._key_lines = self._key_lines - 1 if is_of_key and "-----END " not in line.text else 0
+            if is_of_key:
+                return replace(line, text=MASK)
+        begins = line.text.rpartition("-----BEGIN ")[2]
+        if "PRIVATE KEY" in begins and begins != line.text and "-----END " not in begins:
+            self._key_lines = _LONGEST_KEY
+        return _masked(line, self._secrets)
+
+
+def _masked(line: LogLine, secrets: Collection[str]) -> LogLine:
+    return replace(line, text=redact(line.text, secrets))

@@ -12,11 +12,11 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from sparkctl.engines.decode_step_estimate import decode_label, encode_label
 from sparkctl.model.decode_step import DecodeStepSpec
 from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import GB10_BANDWIDTH_GB_S
-from sparkctl.model.per_step import decode_label, encode_label
 from sparkctl.model.sample import Sample
 from sparkctl.monitor.node_views import NodeTelemetryView
 

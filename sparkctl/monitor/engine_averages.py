@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkctl.commands.context import CommandContext
+from sparkctl.context import CommandContext
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine
 from sparkctl.engines.line_preparer import LinePreparer
@@ -18,7 +18,7 @@ from sparkctl.model.container import Container
 from sparkctl.model.container_labels import parse_port_label
 from sparkctl.model.engine_metrics import EngineActivity, EngineMeter, EngineMetrics
 from sparkctl.model.launch_plan import ContainerLabel
-from sparkctl.monitor.asking import request_engine
+from sparkctl.monitor.engine_probe import request_engine
 from sparkctl.transport import http_client
 from sparkctl.transport.session import Session
 

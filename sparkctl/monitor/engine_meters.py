@@ -15,11 +15,11 @@ from sparkctl.engines.base import Engine
 from sparkctl.engines.line_preparer import LinePreparer
 from sparkctl.errors import DockerError, DockerUnavailable, MetricsUnreadable, NodeError
 from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.phase import Phase
-from sparkctl.monitor.asking import QueryMarkerSupport, request_engine
+from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine
 from sparkctl.monitor.metrics_window import MetricsWindow
-from sparkctl.monitor.node_views import InstanceView
 from sparkctl.monitor.stats_line_window import StatsLineWindow, merge_meters
 from sparkctl.transport import http_client
 from sparkctl.transport.docker.log_stream import ContainerLogStream

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from sparkctl.commands.context import CommandContext
+from sparkctl.context import CommandContext
 from sparkctl.errors import NodeError
 from sparkctl.files import LARGEST_STATE_FILE, read_regular
 from sparkctl.model.guard_state import GuardReceipt, GuardRole

@@ -11,15 +11,19 @@ from collections.abc import Callable, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.concurrency import gather_or_cancel
-from sparkctl.errors import DockerError, InvalidInput, NodeError
-from sparkctl.model import per_step
+from sparkctl.context import CommandContext
+from sparkctl.engines import decode_step_estimate, load_engine
+from sparkctl.errors import DockerError, GuardUnavailable, InvalidInput, NodeError
+from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.model.container import Container
+from sparkctl.model.engine_metrics import EngineFact
 from sparkctl.model.events import (
     ContainersListed,
     Event,
+    FactsLearned,
     FindingReported,
+    GuardStatusChanged,
     MeterArrived,
     NodeStateChanged,
     SampleArrived,
@@ -27,24 +31,104 @@ from sparkctl.model.events import (
 )
 from sparkctl.model.finding import Severity
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.questions import NonInteractivePrompter
 from sparkctl.model.switch_plan import SwitchJournalStatus
-from sparkctl.monitor import switch_journal
+from sparkctl.monitor import guard_receipts, switch_journal
 from sparkctl.monitor.engine_averages import EngineAverages
-from sparkctl.monitor.engine_meters import EngineMeters, MeterReading
+from sparkctl.monitor.engine_meters import EngineMeters, MeterReading, has_meter
 from sparkctl.monitor.findings import node_settings
-from sparkctl.monitor.guarding import GuardPoller
-from sparkctl.monitor.inspecting import ContainerInspections
-from sparkctl.monitor.learning import EngineFactsReader
+from sparkctl.monitor.guard_client import GuardClient
 from sparkctl.monitor.liveness_probe import LivenessProbe
-from sparkctl.monitor.node_status import build_instance_view
+from sparkctl.monitor.node_status import ContainerInspections, build_instance_view
 from sparkctl.monitor.sampler import LOADING_INTERVAL, NodeSampler
 from sparkctl.node.agent_decoder import AgentHello
+from sparkctl.transport.docker.log_stream import ContainerLogStream
 from sparkctl.transport.node_connection import ConnectionStatus, node_state_for_error
 from sparkctl.transport.session import Session, node_failures
+
+_LINES = 20_000  # of a log: a start that says more than that before it is ready tells nothing more of this
+_PATIENCE = 20.0  # seconds for one log
+
+
+class EngineFactsReader:
+    """Reads each container's log once, one after the other."""
+
+    def __init__(self, session: Session, emit: Callable[[Event], None]) -> None:
+        self._session, self._emit = session, emit
+        self._read: set[str] = set()
+
+    async def read_new_logs(self, instances: Iterable[InstanceView]) -> None:
+        """Read the logs of those that are new and ready. Raises NodeError."""
+        wanted = {one.container_id or "": one.engine or "" for one in instances if has_meter(one)}
+        self._read &= wanted.keys()
+        for container, engine in wanted.items():
+            if container in self._read:
+                continue
+            facts: tuple[EngineFact, ...] = ()
+            with suppress(DockerError, TimeoutError):  # a log that cannot be read tells nothing
+                async with asyncio.timeout(_PATIENCE):
+                    facts = await self._facts(container, engine)
+            self._read.add(container)
+            if facts:
+                self._emit(FactsLearned(self._session.clock.unix_time(), self._session.node.name, container, facts))
+
+    async def _facts(self, container: str, engine: str) -> tuple[EngineFact, ...]:
+        known = load_engine(engine)
+        reader, left = LogAnalyzer(known, ReadinessRule(known.defaults.ready_line, None)), _LINES
+        async with aclosing(ContainerLogStream(self._session.link, container).read_available()) as batches:
+            async for batch in batches:
+                reader.feed_lines(batch[:left])
+                left -= len(batch)
+                if reader.was_ready or left <= 0:
+                    break
+                await asyncio.sleep(0)  # a long log holds up nobody else
+        return tuple(reader.facts.values())
+
+
+_EVERY = 10.0
+_SOUGHT_EVERY = 30.0  # seconds between two looks for a guard's socket, which run a shell on the node
+
+
+class GuardPoller:
+    """Emits `GuardStood` of a node."""
+
+    def __init__(self, session: Session, emit: Callable[[Event], None]) -> None:
+        self._session, self._emit = session, emit
+        self._socket: str | None = None
+
+    async def run(self, answers: asyncio.Event) -> None:
+        """Ask again and again while the node answers."""
+        clock = self._session.clock
+        while True:
+            await answers.wait()
+            with suppress(NodeError):  # the sampler meets it, too, and says so
+                watched = await self._ask()
+                if answers.is_set():
+                    self._emit(GuardStatusChanged(clock.unix_time(), self._session.node.name, watched))
+            await clock.sleep(_SOUGHT_EVERY if self._socket is None else _EVERY)
+
+    async def _ask(self) -> tuple[str, ...] | None:
+        """Return the instances that a guard watches, none where none runs; None where one may run that cannot be asked."""
+        if self._socket is None:
+            left = await guard_receipts.read_guard_directory(self._session)
+            self._socket = left.socket
+            if self._socket is None:
+                return None if left.states else ()
+        link = await GuardClient.connect_guard(self._session, self._socket)
+        if link is None:  # it has gone, and its socket with it; or the node lets nobody through to it
+            left = await guard_receipts.read_guard_directory(self._session)
+            self._socket = left.socket
+            return None if left.states else ()
+        try:
+            return tuple(watch.instance for watch in (await link.get_state()).watches)
+        except GuardUnavailable:
+            return None
+        finally:
+            await link.close()
+
 
 _DOCKER_EVERY = 5.0
 _METRICS_EVERY = 2.0
@@ -279,7 +363,7 @@ async def _instance(session: Session, container: Container) -> InstanceView | No
     view = await build_instance_view(session, container, None)
     if view is None or not view.ours:
         return view
-    return replace(view, per_step=per_step.decode_label(container.label(ContainerLabel.PER_STEP)))
+    return replace(view, per_step=decode_step_estimate.decode_label(container.label(ContainerLabel.PER_STEP)))
 
 
 def emit_meter_readings(session: Session, told: dict[str, MeterReading], emit: Callable[[Event], None]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.concurrency import gather_or_cancel
+from sparkctl.context import CommandContext
 from sparkctl.engines.health_paths import find_health_paths
 from sparkctl.errors import ContainerNotFound, DockerError, LogUnreadable, NodeError
 from sparkctl.model.container import Container, ContainerState
@@ -22,6 +22,7 @@ from sparkctl.model.container_labels import (
     parse_start_id_label,
 )
 from sparkctl.model.endpoint import format_endpoint_url
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule, ReadinessTarget
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import Node, NodeState
@@ -29,8 +30,7 @@ from sparkctl.model.phase import Phase, Step
 from sparkctl.model.secrets import redact
 from sparkctl.model.switch_plan import JournalPresence
 from sparkctl.monitor import engine_probe
-from sparkctl.monitor.kept import list_rollback_containers, mark_rollback_containers
-from sparkctl.monitor.node_views import InstanceView, NodeStatusView
+from sparkctl.monitor.node_views import NodeStatusView, list_rollback_containers, mark_rollback_containers
 from sparkctl.monitor.ranks import apply_head_state
 from sparkctl.monitor.switch_journal import build_journal_view
 from sparkctl.transport.node_connection import node_state_for_error
@@ -334,3 +334,41 @@ async def _read_log_tail(
         async for batch in batches:
             log.feed_lines(batch)
     return log
+
+
+_EVERY = 30.0  # seconds: an environment never changes, and a restart is told soon enough
+_MOST = 24  # containers a round
+
+
+class ContainerInspections:
+    """The inspections of one node's containers, each as old as half a minute at most."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._known: dict[str, tuple[float, Container]] = {}
+
+    async def read(self, containers: Iterable[Container]) -> None:
+        """Inspect those that live and are due, and forget those that are gone. Raises DockerError, LinkLost."""
+        now = self._session.clock.monotonic()
+        alive = {one.id: one for one in containers if one.is_alive}
+        self._known = {key: seen for key, seen in self._known.items() if key in alive}
+        due = [key for key in alive if key not in self._known or now - self._known[key][0] >= _EVERY]
+        for found in await gather_or_cancel(*(self._inspect(key) for key in due[:_MOST])):
+            if found is not None:
+                self._known[found.id] = (now, found)
+
+    async def _inspect(self, key: str) -> Container | None:
+        try:
+            return await self._session.docker.inspect_container(key)
+        except ContainerNotFound:
+            return None
+
+    def get(self, container_id: str | None) -> Container | None:
+        """Return a container as it was inspected last, None where it was not."""
+        seen = self._known.get(container_id or "")
+        return None if seen is None else seen[1]
+
+    def add_inspection(self, one: InstanceView) -> InstanceView:
+        """Return an instance with what its inspection adds."""
+        found = self.get(one.container_id)
+        return one if found is None else replace(one, restarts=found.restart_count, nccl=found.nccl)

@@ -6,15 +6,16 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 
 from sparkctl.errors import AgentFailed, ConnectionLost, NodeStarved, Unreachable
 from sparkctl.model.events import NodeStateChanged, SampleArrived
 from sparkctl.model.node import NodeState
+from sparkctl.model.sample import Sample
 from sparkctl.node import bootstrap
 from sparkctl.node.agent_decoder import AgentHello, decode_agent_line
-from sparkctl.transport.node_connection import RemoteProcess
-from sparkctl.transport.output import OutputTooLong
+from sparkctl.transport.node_connection import OutputTooLong, RemoteProcess
 from sparkctl.transport.session import Session
 
 INTERACTIVE_INTERVAL = 2.0
@@ -195,3 +196,22 @@ async def _feed(held: RemoteProcess) -> None:
         while True:
             await asyncio.sleep(bootstrap.KEEPALIVE_SECONDS / 4)
             await held.write(b"\n")
+
+
+_WITHIN = 10.0
+
+
+async def read_identity_and_sample(session: Session) -> tuple[AgentHello, Sample] | None:
+    """Return who a node is and its second sample: whose a process of the GPU is, the first does not know yet.
+
+    None where the probe does not run there or says nothing in time.
+    """
+    sampler = NodeSampler(session, every=0.5, disks=())
+    try:
+        async with asyncio.timeout(_WITHIN), aclosing(sampler.stream_samples()) as events:
+            async for event in events:
+                if isinstance(event, SampleArrived) and event.sample.sequence >= 2 and sampler.identity is not None:
+                    return sampler.identity, event.sample
+    except (TimeoutError, AgentFailed):
+        return None
+    return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sparkctl.model.events import PhaseChanged
+from sparkctl.model.events import Event, NodeStateChanged, PhaseChanged
+from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
 
 MAX_SPANS = 32  # stretches: an engine that goes to and fro between two steps makes no endless list
@@ -133,3 +134,25 @@ def _places(course: StartupTimeline) -> list[int | None]:
             left.remove(found)
         places.append(None if found is None else found[0])
     return places
+
+
+class PhaseTimer:
+    """Is given the events of one start, from its beginning. It goes by their ``elapsed``: a wall clock may be set."""
+
+    def __init__(self) -> None:
+        self._course: StartupTimeline | None = None
+        self._has_gap = False
+
+    def record_event(self, event: Event) -> None:
+        """Note a phase; while the connection is lost, steps go by unseen."""
+        if isinstance(event, PhaseChanged) and event.elapsed is not None:
+            self._course = advance_timeline(self._course, replace(event, ts=event.elapsed))
+        elif isinstance(event, NodeStateChanged) and event.state is not NodeState.OK:
+            self._has_gap = self._has_gap or self._course is not None
+
+    def get_durations(self) -> tuple[PhaseDuration, ...]:
+        """Return what each part took, in order; nothing where not every one was seen from its beginning to its end."""
+        course = self._course
+        if course is None or not course.is_over or self._has_gap or len(course.stretches) >= MAX_SPANS:
+            return ()
+        return tuple(PhaseDuration(*one.part, one.seconds(course.told)) for one in merge_spans(course.stretches))

@@ -13,8 +13,7 @@ from sparkctl.model.engine_metrics import (
     StatsLine,
     StatsLineKind,
 )
-from sparkctl.monitor.metrics_window import WINDOW_SECONDS
-from sparkctl.monitor.pulse import ReportCadence
+from sparkctl.monitor.metrics_window import WINDOW_SECONDS, ReportCadence
 
 _SLACK = 1.5  # a line that comes every 10 s is late after 15
 Stamped = tuple[float, StatsLine]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from sparkctl.commands.context import CommandContext
+from sparkctl.context import CommandContext
 from sparkctl.errors import OperationRefused
 from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import FORWARD_STEPS, JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
-from sparkctl.node import journal as text_of
+from sparkctl.node import switch_journal
 from sparkctl.node import switch_journal as travelling
 from sparkctl.node.node_inspection import JournalFile
 from sparkctl.transport.session import Session
@@ -41,7 +41,7 @@ def build_journal_view(seen: JournalFile | None) -> SwitchJournalStatus:
     if seen.state != "ours":
         return SwitchJournalStatus(JournalPresence.UNREADABLE, None, seen.is_held, "it belongs to another user")
     try:
-        return SwitchJournalStatus(JournalPresence.READ, text_of.decode_switch_journal(seen.text), seen.is_held)
+        return SwitchJournalStatus(JournalPresence.READ, switch_journal.decode_switch_journal(seen.text), seen.is_held)
     except ValueError as damaged:
         return SwitchJournalStatus(JournalPresence.UNREADABLE, None, seen.is_held, f"it is damaged ({damaged})")
 

@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.concurrency import gather_or_cancel
+from sparkctl.context import CommandContext
 from sparkctl.errors import InvalidInput, NodeError, NodeStarved
 from sparkctl.model.events import ContainersListed, Event, FindingReported, NodeStateChanged, SampleArrived
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.monitor.engine_meters import EngineMeters, has_meter
 from sparkctl.monitor.findings import node_settings
-from sparkctl.monitor.inspecting import ContainerInspections
 from sparkctl.monitor.node_monitor import NodeMonitor, build_failure_state, emit_meter_readings, read_container_list
+from sparkctl.monitor.node_status import ContainerInspections
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.sampler import INTERACTIVE_INTERVAL, NodeSampler
 from sparkctl.monitor.store import Store

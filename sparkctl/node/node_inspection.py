@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkctl.model.checkpoint import CheckpointFiles
 from sparkctl.model.fabric import Lane
+from sparkctl.model.memory_fit import CheckpointFiles
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.units import KIB, MIB
 from sparkctl.node import leftovers

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections.abc import Iterable
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeGuard
+
+from sparkctl.model.node import NodeName
+from sparkctl.model.sanitize import sanitize_line, truncate_text
+from sparkctl.model.switch_plan import SwitchJournal, SwitchStep
 
 SCRIPT_MARKER = "# sparkctl journal 1"
 NO_JOURNAL = ""  # what lies there where no journal does
@@ -40,3 +49,81 @@ def decode_result(answer: bytes) -> JournalWriteResult:
     if b"@@ written" in lines or b"@@ removed" in lines:
         return JournalWriteResult.DONE
     return JournalWriteResult.OTHER if b"@@ other" in lines else JournalWriteResult.FAILED
+
+
+SCHEMA = 1
+MAX_JOURNAL_BYTES = 65536  # bytes that are read of one
+_ID = re.compile(r"[0-9a-f]{12,64}")
+_MOST = 256  # nodes, words and containers
+_LONGEST = 4096
+
+
+def encode_switch_journal(journal: SwitchJournal) -> str:
+    """Return one line of JSON."""
+    return json.dumps({"schema": SCHEMA, **asdict(journal)}, ensure_ascii=True, separators=(",", ":"))
+
+
+def decode_switch_journal(text: str) -> SwitchJournal:
+    """Return the journal that a text holds. Raises ValueError where it is damaged, or of another version."""
+    try:
+        said = json.loads(text)
+    except RecursionError as deep:
+        raise ValueError("nested too deeply") from deep
+    if not isinstance(said, dict) or said.get("schema") != SCHEMA:
+        raise ValueError("not a journal that this version of sparkctl reads")
+    since = said.get("since")
+    if not _is_number(since) or abs(since) > 1e12:
+        raise ValueError("since is no time")
+    timeout = said.get("timeout")
+    if timeout is not None and not (_is_number(timeout) and 0 < timeout < 1e6):
+        raise ValueError("timeout is no number of seconds")
+    return SwitchJournal(
+        id=_id(said.get("id")), operator=_line(said, "operator"), since=float(since), step=SwitchStep(_line(said, "step")),
+        instance=_line(said, "instance"), words=_lines(said.get("words")), profile_hash=_line(said, "profile_hash"),
+        nodes=tuple(NodeName(one) for one in _lines(said.get("nodes"))), stops=_lines(said.get("stops")),
+        old=tuple(_kept(one) for one in _list(said.get("old"))), rolls_back=_flag(said, "rolls_back", unsaid=True),
+        guarded=_flag(said, "guarded", unsaid=True), timeout=timeout, keep_going=_flag(said, "keep_going", unsaid=False),
+    )  # fmt: skip
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _flag(said: dict[str, object], name: str, *, unsaid: bool) -> bool:
+    value = said.get(name, unsaid)
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} is neither true nor false")
+    return value
+
+
+def _list(value: object) -> list[object]:
+    if not isinstance(value, list) or len(value) > _MOST:
+        raise ValueError("a list is missing, or too long")
+    return value
+
+
+def _line(said: dict[str, object], name: str) -> str:
+    return _text(said.get(name))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or len(value) > _LONGEST or sanitize_line(value) != value:
+        raise ValueError(f"no usable text: {truncate_text(sanitize_line(str(value)), 40)}")
+    return value
+
+
+def _lines(value: object) -> tuple[str, ...]:
+    return tuple(_text(one) for one in _list(value))
+
+
+def _id(value: object) -> str:
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        raise ValueError("no usable id")
+    return value
+
+
+def _kept(value: object) -> tuple[NodeName, str]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError("no node with a container")
+    return NodeName(_text(value[0])), _id(value[1])

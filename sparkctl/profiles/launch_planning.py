@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from sparkctl import __version__
+from sparkctl.engines import decode_step_estimate
 from sparkctl.engines.base import Engine, Rank
 from sparkctl.errors import InvalidInput
-from sparkctl.model import per_step
 from sparkctl.model.launch_plan import ContainerLabel, GuardRule, LaunchPlan, Mount, ReadinessRule, node_port
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
@@ -59,7 +59,9 @@ def build_launch_plan(
     ready = build_readiness_rule(profile, engine)
     network = box.network or default_network(port, box.options)
     command = engine.build_command(profile)
-    step = per_step.encode_label(per_step.build_decode_step_spec(profile.model, engine.read_decoding_settings(command)))
+    step = decode_step_estimate.encode_label(
+        decode_step_estimate.build_decode_step_spec(profile.model, engine.read_decoding_settings(command))
+    )
     made = LaunchPlan(
         node=node.name, instance=instance, profile=profile.name, profile_hash=profile.digest, engine=profile.engine,
         container_name=container_name(profile), image=profile.image, entrypoint=box.entrypoint, command=command, env=env,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparkctl import paths
-from sparkctl.errors import InvalidInput
+from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.files import irregular_kind, read_regular
 from sparkctl.model.profile import Profile
 from sparkctl.model.suggest import format_did_you_mean
@@ -282,3 +282,28 @@ def _place(files: Sequence[Path], path: Path) -> int:
 
 def _is_path(text: str) -> bool:
     return "/" in text or text.endswith(_SUFFIXES)
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileOffer:
+    """A profile that can be started; ``profile`` is None for one that cannot be read, and ``trouble`` is why."""
+
+    name: str
+    profile: Profile | None
+    trouble: str | None = None
+
+
+def list_startable_profiles(recent: Sequence[str]) -> list[ProfileOffer]:
+    """Read every profile there is; ``recent`` are the names of what was started last, the latest first."""
+    library = ProfileLibrary()
+
+    def offer(name: str) -> ProfileOffer:
+        try:
+            return ProfileOffer(name, library.load(name))
+        except SparkctlError as error:
+            return ProfileOffer(name, None, error.message.splitlines()[0])
+
+    def rank(one: ProfileOffer) -> tuple[bool, int, str]:
+        return one.profile is None, recent.index(one.name) if one.name in recent else len(recent), one.name
+
+    return sorted(map(offer, library.names()), key=rank)

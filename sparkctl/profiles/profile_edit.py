@@ -5,17 +5,134 @@ What it would mean is known before anything is written: the same as with ``--set
 
 from __future__ import annotations
 
+import os
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sparkctl.engines.lint.model import LintFix, LintFixKind
 from sparkctl.errors import InvalidInput
-from sparkctl.profiles import yamledit
-from sparkctl.profiles.file_issues import InvalidFile
+from sparkctl.files import read_regular
+from sparkctl.profiles.file_issues import FilePosition, InvalidFile
 from sparkctl.profiles.library import ProfileLibrary
 from sparkctl.profiles.overlays import parse_setting
-from sparkctl.profiles.textedit import read_source, replace_file
-from sparkctl.profiles.yaml_reader import YamlValue, parse_yaml
-from sparkctl.profiles.yamledit import apply_checked_edit
+from sparkctl.profiles.profile_lint import Diagnostic
+from sparkctl.profiles.yaml_reader import YamlEntry, YamlValue, parse_yaml
+
+_LINE_END = re.compile("\r\n|\r|\n|\u2028|\u2029")  # as YAML counts lines
+_MARK = b"\xef\xbb\xbf"
+_LARGEST = 1 << 20  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TextEdit:
+    """``old`` at ``start`` becomes ``new``."""
+
+    start: int
+    old: str
+    new: str
+
+
+def read_source(path: Path) -> tuple[bytes, str]:
+    """Return a file's byte order mark, where it has one, and its text. Raises `InvalidInput` where it cannot be read."""
+    try:
+        raw = read_regular(path, _LARGEST)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read: {error.strerror or error}") from error
+    mark = _MARK if raw.startswith(_MARK) else b""
+    return mark, raw[len(mark) :].decode("utf-8")
+
+
+def position_to_offset(text: str, place: FilePosition) -> int | None:
+    """Return where in the text a place is."""
+    starts = [0, *(found.end() for found in _LINE_END.finditer(text))]
+    if place.line is None or place.column is None or place.line > len(starts):
+        return None
+    return starts[place.line - 1] + place.column - 1
+
+
+def replace_file(path: Path, raw: bytes) -> None:
+    """Write in one step, beside the file and over it; its mode stays."""
+    real = path.resolve()
+    fresh = real.with_name(f".{real.name}.{secrets.token_hex(4)}")
+    try:
+        file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(file, "wb") as stream:
+                stream.write(raw)
+            fresh.chmod(real.stat().st_mode & 0o777)
+            fresh.replace(real)
+        finally:
+            fresh.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def apply_checked_edit(text: str, edit: TextEdit, intended: object) -> str | None:
+    """Return the text with an edit made, None where it cannot be made or would mean anything else than ``intended``."""
+    if not text.startswith(edit.old, edit.start):
+        return None
+    result = text[: edit.start] + edit.new + text[edit.start + len(edit.old) :]
+    try:
+        means = parse_yaml(result.encode("utf-8"), "").root.data()
+    except InvalidFile:
+        return None
+    return result if means == intended else None
+
+
+def plan_value_edit(text: str, tree: YamlValue, steps: Sequence[str], value: str) -> TextEdit | None:
+    """Return the one edit that sets a value, given as YAML: in its place, as the first entry of its section, or with its
+    section at the end of the file."""
+    section, rest = tree, list(steps)
+    entry: YamlEntry | None = None
+    while rest and rest[0] in section.entries:
+        entry = section.entries[rest.pop(0)]
+        section = entry.item
+    if entry is None:
+        return _at_the_end(text, steps, value)
+    if not rest:
+        return _in_place(text, entry.item, value)
+    first = next(iter(section.entries.values()), None)
+    if len(rest) > 1 or first is None or first.place.line is None or entry.place.line is None:
+        return None
+    if first.place.line == entry.place.line:  # {tp: 1}
+        start = position_to_offset(text, first.place)
+        return None if start is None else TextEdit(start, "", f"{rest[0]}: {value}, ")
+    # Behind the section's own line: a comment above its first entry stays with that.
+    start = position_to_offset(text, FilePosition(first.place.file, entry.place.line + 1, 1))
+    indent = " " * ((first.place.column or 1) - 1)
+    return None if start is None else TextEdit(start, "", f"{indent}{rest[0]}: {value}{_end(text)}")
+
+
+def plan_replacement(text: str, place: FilePosition, old: str, new: str) -> TextEdit | None:
+    """Return the edit that puts ``new`` in place of a key or scalar, plain or in quotes."""
+    start = position_to_offset(text, place)
+    if start is None:
+        return None
+    quote = text[start : start + 1] if text[start : start + 1] in ("'", '"') else ""
+    return TextEdit(start, f"{quote}{old}{quote}", new)
+
+
+def _in_place(text: str, item: YamlValue, value: str) -> TextEdit | None:
+    edit = None if item.raw is None else plan_replacement(text, item.place, item.raw, value)
+    if edit is None or edit.old or text[edit.start - 1 : edit.start] != ":":
+        return edit
+    return TextEdit(edit.start, "", f" {value}")  # nothing stood there, not even a space
+
+
+def _at_the_end(text: str, steps: Sequence[str], value: str) -> TextEdit:
+    end, lines = _end(text), []
+    for depth, step in enumerate(steps):
+        lines.append(f"{'  ' * depth}{step}:" + (f" {value}" if depth == len(steps) - 1 else ""))
+    gap = "" if not text or text.endswith("\n") else end
+    return TextEdit(len(text), "", gap + "".join(f"{line}{end}" for line in lines))
+
+
+def _end(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
 
 
 def save_setting(library: ProfileLibrary, name: str, setting: str) -> tuple[Path, bool]:
@@ -40,7 +157,7 @@ def set_field_in_text(text: str, setting: str, file: str) -> str:
     """Return the text with one field set. Raises `InvalidInput` where it cannot be done for certain."""
     steps, wanted = _steps(parse_setting(setting))
     tree = parse_yaml(text.encode("utf-8"), file).root
-    edit = yamledit.plan_value_edit(text, tree, steps, _spelt(wanted))
+    edit = plan_value_edit(text, tree, steps, _spelt(wanted))
     result = None if edit is None else apply_checked_edit(text, edit, _intended(tree, steps, wanted))
     if result is None:
         raise InvalidInput(f"{file}: {'.'.join(steps)} cannot be changed there for certain", "e edits the file")
@@ -76,3 +193,52 @@ def _intended(tree: YamlValue, steps: list[str], wanted: YamlValue) -> Any:
         at = at.setdefault(step, {})
     at[steps[-1]] = wanted.data()
     return intended
+
+
+def apply_lint_fixes(path: Path, diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Mend what can be mended safely in one file, and return what was.
+
+    What stands in a file that it extends is left alone. Raises `InvalidInput` where the file cannot be read or written.
+    """
+    mark, before = read_source(path)
+    text = before
+    done: list[Diagnostic] = []
+    # From the end to the beginning: the places before an edit stay where they were.
+    for one in sorted(diagnostics, key=lambda one: (one.place.line or 0, one.place.column or 0), reverse=True):
+        if one.change is None or (one.place.file != str(path) and one.change.kind is not LintFixKind.ADD):
+            continue
+        edited = _edited(text, one.place, one.change, path)
+        if edited is not None:
+            text = edited
+            done.append(one)
+    if text != before:
+        replace_file(path, mark + text.encode("utf-8"))
+    return tuple(reversed(done))
+
+
+def _edited(text: str, place: FilePosition, change: LintFix, path: Path) -> str | None:
+    """Return the text with one change made, None where it cannot be made for certain."""
+    tree = parse_yaml(text.encode("utf-8"), str(path)).root
+    section = tree.entries.get(str(change.where[0]))
+    entry = None if section is None else section.item.entries.get(str(change.where[1]))
+    if change.kind is LintFixKind.ADD:
+        steps = [str(step) for step in change.where]
+        edit = plan_value_edit(text, tree, steps, change.text) if entry is None else None
+    else:
+        old = None if entry is None else str(change.where[1]) if change.kind is LintFixKind.RENAME else entry.item.raw
+        edit = None if old is None else plan_replacement(text, place, old, change.text)
+    return None if edit is None else apply_checked_edit(text, edit, _apply_lint_change(tree.data(), change))
+
+
+def _apply_lint_change(data: Any, change: LintFix) -> Any:
+    """Return what the file should mean after a change."""
+    section, key = str(change.where[0]), str(change.where[1])
+    entries = dict(data.get(section) or {})
+    value: object = change.text == "true" or change.text
+    if change.kind is LintFixKind.RENAME:
+        entries = {change.text if name == key else name: kept for name, kept in entries.items()}
+        if len(entries) < len(data[section]):
+            return None  # it is there under both names
+    else:
+        entries[key] = value
+    return {**data, section: entries}

@@ -183,3 +183,25 @@ def _in_order(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
         return files[one.place.file], one.place.line or 0, one.place.column or 0, levels.index(one.level)
 
     return tuple(sorted(dict.fromkeys(found), key=order))
+
+
+_NAMES = frozenset({LintRule.UNKNOWN_FLAG, LintRule.REMOVED_FLAG, LintRule.AMBIGUOUS_FLAG})
+
+
+def suggest_flag_name(engine: str, flag: str, version: str | None, image: str = "") -> str | None:
+    """Return a sentence on a flag's name, without dashes as in ``args``: the near one, the new one, whose it is instead.
+
+    ``version``: the engine's, None where nobody knows it: then the ``image``'s tag is asked, and without it the newest known
+    one. None: nothing is to be said.
+    """
+    chosen = flag_catalogue.choose_catalogue(engine, image, version)
+    if chosen is None:
+        return None
+    asked = Profile(name="asked", engine=engine, image="", origin="", shipped=False, args=((flag, True),))
+    found = next((one for one in lint_profile(asked, chosen) if one.kind in _NAMES), None)
+    if found is None:
+        return None
+    if chosen.basis is flag_catalogue.CatalogueMatch.EXACT:
+        return found.message
+    which = "the newest that is known" if chosen.version is None else f"the nearest to {chosen.version} that is known"
+    return f"{found.message}: by the flags of {chosen.catalogue.version}, {which}"

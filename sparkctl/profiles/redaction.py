@@ -7,9 +7,9 @@ import re
 from dataclasses import replace
 
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
-from sparkctl.model.scrub import Redactor
 from sparkctl.model.secrets import (
     MASK,
+    Redactor,
     find_secret_arguments,
     find_secret_values,
     is_secret_name,

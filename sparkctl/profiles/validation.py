@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from pydantic_core import ErrorDetails
 
 from sparkctl.model.decode_step import RoutedExperts
 from sparkctl.model.launch_plan import GuardRule, PhaseTimeouts
-from sparkctl.model.profile import ContainerOptions, ModelSpec, Profile, StartOptions
+from sparkctl.model.profile import ArgValue, ContainerOptions, FlagValues, JsonValue, ModelSpec, Profile, StartOptions
 from sparkctl.model.suggest import find_closest_match, format_did_you_mean
+from sparkctl.profiles import field_types as kinds
+from sparkctl.profiles.docker_options import BARE_FLAG_VALUE, DockerOptionKind
 from sparkctl.profiles.file_issues import FileIssue, FilePosition, InvalidFile, quote_source
-from sparkctl.profiles.profile_maps import ENTRY_PARSERS, parse_map_entries
 from sparkctl.profiles.schema import (
     ConflictingFieldError,
     ExpertsSection,
@@ -25,7 +27,106 @@ from sparkctl.profiles.schema import (
     StartSection,
     list_valid_keys,
 )
-from sparkctl.profiles.yaml_reader import YamlValue, find_position, find_value
+from sparkctl.profiles.yaml_reader import YamlEntry, YamlValue, find_position, find_value
+
+Path_ = tuple[str, ...]
+Pairs = list[tuple[str, Any]]
+
+
+class _Nothing(ValueError):
+    """The entry has no value."""
+
+
+def args(key: str, item: YamlValue) -> Pairs:
+    """One engine flag, its value as it will stand on the command line."""
+    kinds.arg_name(key)
+    return [(key, _arg_value(item))]
+
+
+def _arg_value(item: YamlValue) -> ArgValue:
+    if item.value is None:
+        raise _Nothing("has no value; write true for a bare flag, false to leave it out")
+    if isinstance(item.value, bool):
+        return item.value
+    if isinstance(item.value, dict):
+        return JsonValue(item.json())
+    if isinstance(item.value, tuple):
+        if len(item.value) == 1 and isinstance(item.value[0].value, tuple):
+            return FlagValues(tuple(_repeated(each) for each in item.value[0].value))
+        return tuple(_repeated(each) for each in item.value)
+    return item.raw or ""
+
+
+def _repeated(item: YamlValue) -> str:
+    if isinstance(item.value, dict):
+        return item.json()
+    if isinstance(item.value, tuple) or item.value is None or isinstance(item.value, bool):
+        raise ValueError("a list repeats the flag, so each of its entries is text or a number (or a map, as JSON)")
+    return item.raw or ""
+
+
+def env(key: str, item: YamlValue) -> Pairs:
+    """One environment variable, any scalar by its text."""
+    if item.raw is None:
+        raise ValueError("must be text")
+    if item.value is None and item.raw != "":
+        raise _Nothing('has no value; write "" for an empty one')
+    if item.value is None:
+        raise _Nothing(f'has no value; write "" for an empty one, ${{{key}}} for your own')
+    return [(key, kinds.env_pair(key, item.raw))]
+
+
+def extra(key: str, item: YamlValue) -> Pairs:
+    """One thing that an import kept: anything at all."""
+    return [(key, JsonValue(item.json()))]
+
+
+def ulimits(key: str, item: YamlValue) -> Pairs:
+    """One ulimit."""
+    if item.raw is None:
+        raise ValueError("must be a number or soft:hard")
+    return [(key, kinds.parse_ulimit(key, item.raw))]
+
+
+def options(key: str, item: YamlValue) -> Pairs:
+    """One docker run flag; a list repeats it."""
+    kind = kinds.docker_option(key)
+    if kind is DockerOptionKind.FLAG:
+        if not isinstance(item.value, bool):
+            raise ValueError("must be true or false")
+        return [(key, BARE_FLAG_VALUE)] if item.value else []
+    several = item.value if isinstance(item.value, tuple) else (item,)
+    if isinstance(item.value, tuple) and kind is not DockerOptionKind.LIST:
+        raise ValueError("takes one value, not a list")
+    if any(each.raw is None or isinstance(each.value, bool) or not each.raw.strip() for each in several):
+        raise ValueError("must be text" if kind is DockerOptionKind.TEXT else "must be text or a list of text")
+    return [(key, kinds.option_value(key, each.raw or "")) for each in several]
+
+
+ENTRY_PARSERS: dict[Path_, Callable[[str, YamlValue], Pairs]] = {
+    ("args",): args,
+    ("env",): env,
+    ("extra",): extra,
+    ("container", "ulimits"): ulimits,
+    ("container", "options"): options,
+}
+
+
+def parse_map_entries(
+    path: Path_, entries: dict[str, YamlEntry], faults: list[FileIssue]
+) -> tuple[tuple[str, Any], ...]:
+    """Return a free map as pairs in the order of the file, the faults of its entries noted."""
+    rule = ENTRY_PARSERS[path]
+    found: Pairs = []
+    for key, entry in entries.items():
+        try:
+            found += rule(key, entry.item)
+        except ValueError as error:
+            # What is wrong with the key itself is shown at the key.
+            place = entry.item.place if entry.item.value is not None else entry.place
+            faults.append(FileIssue(place, f"{'.'.join((*path, key))}: {error}"))
+    return tuple(found)
+
 
 # Numbers are numbers here; everywhere else a number is the text it was written as (1.10 stays 1.10).
 _NUMBERS = (("schema",), ("nodes",), ("port",))

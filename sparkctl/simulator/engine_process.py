@@ -7,8 +7,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from sparkctl.engines.simulation.decode_lines import build_past_decode_lines, stream_decode_lines
-from sparkctl.engines.simulation.decode_model import DecodeModel
+from sparkctl.engines.simulation.decode_model import DecodeModel, build_past_decode_lines, stream_decode_lines
 from sparkctl.engines.simulation.engine_launch import SimEngineKind, SimLaunch, parse_launch
 from sparkctl.engines.simulation.rank_network import LossReason, RankLoss, RankMember, RankNetwork, RendezvousTimeout
 from sparkctl.engines.simulation.script_steps import (  # fmt: skip

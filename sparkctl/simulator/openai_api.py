@@ -8,10 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from typing import Any
 
-from sparkctl.engines.simulation.decode_model import DecodeModel
+from sparkctl.engines.simulation.decode_model import CONTENT_TYPE as METRICS_TYPE
+from sparkctl.engines.simulation.decode_model import DecodeModel, build_metrics_page
 from sparkctl.engines.simulation.engine_launch import EngineFault, SimEngineKind, SimLaunch
-from sparkctl.engines.simulation.metrics import CONTENT_TYPE as METRICS_TYPE
-from sparkctl.engines.simulation.metrics import build_metrics_page
 from sparkctl.simulator.http_server import SimHttpReply, SimHttpRequest, build_json_reply
 
 ANSWER_TOKENS = (" Paris", ",", " a", " city", " on", " the", " Seine", ",", " known", " for", " its", " bridges", ".")

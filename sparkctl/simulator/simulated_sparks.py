@@ -5,22 +5,52 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import asyncssh
 
-from sparkctl.engines.simulation.engine_launch import EngineFault
+from sparkctl.engines.simulation.engine_launch import EngineFault, SimEngineKind
 from sparkctl.engines.simulation.simulated_clock import SimClock, SimPace
 from sparkctl.simulator.docker_daemon import SimDockerDaemon
+from sparkctl.simulator.engine_process import EngineProcess
 from sparkctl.simulator.fabric_ports import FABRIC, build_rank_network, interface_address
-from sparkctl.simulator.haste import fast_forward_while_busy, send_requests_when_ready
 from sparkctl.simulator.node_programs.sim_guard import SimGuard
 from sparkctl.simulator.scenarios import SCENARIOS
 from sparkctl.simulator.sim_node import USER, SimNode, SimNodeOptions
 from sparkctl.simulator.ssh_server import SimSshServer
+
+_LOOK = 0.1  # of our seconds
+_COMING = 6.0  # seconds from ready until somebody has noticed
+
+
+async def fast_forward_while_busy(clock: SimClock, rate: float, nodes: Sequence[SimDockerDaemon]) -> None:
+    """Let the clock go at ``rate`` while something starts or stops on a node, else as it went; until it is cancelled."""
+    rest = clock.rate
+    while True:
+        wanted = rate if any(docker.is_busy for docker in nodes) else rest
+        if clock.rate != wanted:
+            clock.set_rate(wanted)
+        await asyncio.sleep(_LOOK)
+
+
+async def send_requests_when_ready(process: EngineProcess) -> None:
+    """Use an engine that writes text from soon after it is ready on: one request after the other."""
+    await process.ready.wait()
+    await process.node.clock.sleep(_COMING)
+    if (
+        process.launch.kind is not SimEngineKind.TTS
+        and not process.launch.rank
+        and not process.is_leaving
+        and process.launch.fault is None
+    ):
+        process.add_background_load(1, since=0.0)
+
 
 DEMO_SPEED = 42.0  # simulated seconds in a real one at speed 1: a seven minutes' start takes ten seconds
 
@@ -141,3 +171,32 @@ class SimulatedSparks:
         if self._directory is not None:
             self._directory.cleanup()
             self._directory = None
+
+
+@contextmanager
+def run_in_background(**settings: Any) -> Iterator[Path]:
+    """Open `SimulatedSparks(**settings)` in a thread; the value is the path of the config, for SPARKCTL_CONFIG."""
+    opened: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Path]] = Future()
+    thread = threading.Thread(target=_serve, args=(opened, settings), name="simulated-sparks", daemon=True)
+    thread.start()
+    loop, leave, config = opened.result()
+    try:
+        yield config
+    finally:
+        loop.call_soon_threadsafe(leave.set)
+        thread.join(timeout=10)
+
+
+def _serve(opened: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Path]], settings: dict[str, Any]) -> None:
+    async def stay() -> None:
+        leave = asyncio.Event()
+        async with SimulatedSparks(**settings) as sparks:
+            opened.set_result((asyncio.get_running_loop(), leave, sparks.config_path))
+            await leave.wait()
+
+    try:
+        asyncio.run(stay())
+    except BaseException as error:
+        if opened.done():
+            raise
+        opened.set_exception(error)

@@ -11,9 +11,15 @@ from pathlib import Path
 
 from sparkctl.errors import DockerPermissionDenied, DockerUnavailable
 from sparkctl.model.node import Node, NodeState
-from sparkctl.transport.docker.dockerway import DOCKER_SOCKET
-from sparkctl.transport.node_connection import ByteReader, ByteWriter, CommandResult, ConnectionStatus, RemoteProcess
-from sparkctl.transport.output import communicate
+from sparkctl.transport.docker.docker_errors import DOCKER_SOCKET
+from sparkctl.transport.node_connection import (
+    ByteReader,
+    ByteWriter,
+    CommandResult,
+    ConnectionStatus,
+    RemoteProcess,
+    communicate,
+)
 
 _EXIT_GRACE = 2.0
 _LINE_LIMIT = 1 << 20

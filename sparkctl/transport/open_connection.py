@@ -2,9 +2,46 @@
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
+import importlib
+import sys
+
 from sparkctl.model.node import Node
 from sparkctl.model.questions import NonInteractivePrompter, Prompter
 from sparkctl.transport.node_connection import NodeConnection
+
+_X509 = "asyncssh.crypto.x509"
+_OQS_NAMES = ("liboqs.so", "liboqs.so.9", "liboqs.so.8", "liboqs.so.7", "liboqs.so.5", "liboqs.dylib")
+
+
+def import_asyncssh_fast() -> None:
+    """Make ``import asyncssh`` cheap for whoever comes next."""
+    if "asyncssh" in sys.modules:
+        return
+    find_library = ctypes.util.find_library
+    without_x509 = _X509 not in sys.modules
+    ctypes.util.find_library = _find_library
+    if without_x509:
+        sys.modules[_X509] = None  # type: ignore[assignment]  # what Python itself does to refuse an import
+    try:
+        importlib.import_module("asyncssh")
+    finally:
+        ctypes.util.find_library = find_library
+        if without_x509:
+            sys.modules.pop(_X509, None)
+
+
+def _find_library(name: str) -> str | None:
+    if name != "oqs":
+        return None
+    for file in _OQS_NAMES:
+        try:
+            ctypes.CDLL(file)
+        except OSError:
+            continue
+        return file
+    return None
 
 
 def open_connection(node: Node, asker: Prompter | None = None) -> NodeConnection:
@@ -13,7 +50,6 @@ def open_connection(node: Node, asker: Prompter | None = None) -> NodeConnection
         from sparkctl.transport.local_connection import LocalConnection
 
         return LocalConnection(node)
-    from sparkctl.transport.lean import import_asyncssh_fast
 
     import_asyncssh_fast()
     from sparkctl.transport.ssh.ssh_connection import SshConnection

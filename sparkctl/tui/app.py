@@ -20,10 +20,8 @@ from sparkctl.commands.actions import ACTIONS, Action, ActionContext, ActionId, 
 from sparkctl.concurrency import cancel_and_wait
 from sparkctl.errors import SparkctlError
 from sparkctl.tui.command_dispatcher import CommandDispatcher
-from sparkctl.tui.config_watch import reload_config
 from sparkctl.tui.global_actions import GlobalActions
 from sparkctl.tui.key_queue import KeyQueue
-from sparkctl.tui.layout import CSS
 from sparkctl.tui.node_selection import NodeSelection
 from sparkctl.tui.panel_options import PanelOptions
 from sparkctl.tui.screens import registry
@@ -38,8 +36,50 @@ if TYPE_CHECKING:
     from sparkctl.model.node import Node, NodeName
     from sparkctl.monitor.switch_progress import SwitchProgress
     from sparkctl.tui.controller import PanelController
+    from sparkctl.views.finding_view import NodeProblems
     from sparkctl.views.overview.overview_view import OverviewScreenModel
-    from sparkctl.views.wrong import NodeProblems
+
+
+CSS = """
+Toast { max-width: 70; padding: 0 1; }
+ToastRack { margin-bottom: 2; }
+ModalScreen ToastRack { display: none; }
+PanelApp.-ascii Toast.-information { border-left: ascii $success; }
+PanelApp.-ascii Toast.-warning { border-left: ascii $warning; }
+PanelApp.-ascii Toast.-error { border-left: ascii $error; }
+Dialog { align: center middle; background: $background 60%; }
+Dialog Input { border: none; height: 1; padding: 0; }
+CommandLineDialog { align: left bottom; background: transparent; }
+CommandLineDialog TextSurface { height: 1; background: $surface; }
+CommandLineDialog Horizontal { height: 1; }
+CommandLineDialog #colon { width: 2; }
+CommandLineDialog Input { width: 1fr; height: 1; border: none; padding: 0; background: $surface; }
+PanelScreen { layout: vertical; overflow: hidden; }
+PanelScreen > #head, PanelScreen > #foot { height: 1; }
+PanelScreen > #small { display: none; height: 1fr; }
+PanelScreen > .body { height: 1fr; }
+PanelScreen.-tiny > * { display: none; }
+PanelScreen.-tiny > #small { display: block; }
+"""
+
+
+def reload_config(panel: PanelApp) -> None:
+    """Take in a config that was saved meanwhile; its faults are said, until it is good again."""
+    if panel.setup.reload is None:
+        return
+    try:
+        config = panel.setup.reload()
+    except SparkctlError as error:
+        panel.config_fault = error
+        hint = f"\n{error.hint}" if error.hint else ""
+        panel.show_toast(f"the config is not taken in:\n{error.message}{hint}", severity="error")
+        panel.repaint()
+        return
+    if config is not None:
+        panel.take_config(config)
+        panel.show_toast("the config was read again")
+        panel.repaint()
+
 
 _TICK = 1.0  # seconds
 _PATIENCE = 2.0  # seconds for what goes on beside the keys to end
@@ -275,12 +315,12 @@ class PanelApp(ToastApp):
         if (course := self._own_switch) is None:
             self.leave()
         else:
-            from sparkctl.tui.dialogs.interrupting import confirm_leave
+            from sparkctl.tui.dialogs.confirmations import confirm_leave
 
             confirm_leave(self, course)
 
     async def _leave(self) -> None:
-        from sparkctl.tui.endings import build_exit_summary  # it knows nodes, as the room does
+        from sparkctl.tui.job_runner import build_exit_summary  # it knows nodes, as the room does
 
         said = () if self._room is None else build_exit_summary(self._room, self.names)
         self.exit(said + await self._end_all())

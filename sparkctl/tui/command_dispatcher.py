@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sparkctl.model.node import NodeName
     from sparkctl.model.profile import Profile
     from sparkctl.monitor.node_views import NodeTelemetryView
-    from sparkctl.profiles.offers import ProfileOffer
+    from sparkctl.profiles.library import ProfileOffer
     from sparkctl.tui.app import PanelApp
 
 _SAME = {"q": "quit", "q!": "quit", "exit": "quit", "h": "help"}  # as fingers have it from other programs

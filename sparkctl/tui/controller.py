@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Coroutine, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,58 +17,218 @@ from textual.screen import ModalScreen
 
 from sparkctl.clock import Clock, SystemClock
 from sparkctl.commands.actions import OVERVIEW, ActionId
-from sparkctl.commands.context import InterruptSignal
 from sparkctl.commands.doctor_checks import check_nodes
-from sparkctl.commands.start.preview import build_preview_plan
+from sparkctl.commands.start.launch_plans import build_preview_plan
 from sparkctl.concurrency import cancel_and_wait
+from sparkctl.context import InterruptSignal
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.events import (
     CheckCompleted,
     CommandEnded,
+    ContainersListed,
     Event,
     GuardActed,
     LaunchPlanned,
+    LogArrived,
+    NodeStateChanged,
     Outcome,
+    PhaseChanged,
+    SampleArrived,
     WarningEmitted,
 )
-from sparkctl.model.node import Node, NodeName
+from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.questions import NonInteractivePrompter
 from sparkctl.monitor.doctor_runs import DoctorRuns
-from sparkctl.monitor.homes import Homes
-from sparkctl.monitor.journals import SwitchJournals
-from sparkctl.monitor.node_supervisor import NodeSupervisor
+from sparkctl.monitor.node_supervisor import Homes, NodeSupervisor
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.notices import NoticeBoard
-from sparkctl.monitor.operation_trackers import SwitchTracker
+from sparkctl.monitor.operation_trackers import SwitchJournals, SwitchTracker
 from sparkctl.monitor.recording_player import RecordingPlayer
+from sparkctl.monitor.store import Store, Topic, TopicKind
 from sparkctl.monitor.switch_journal import format_step_number
-from sparkctl.profiles.offers import ProfileOffer, list_startable_profiles
-from sparkctl.tui.bridge import RepaintScheduler
+from sparkctl.profiles.library import ProfileOffer, list_startable_profiles
 from sparkctl.tui.dialogs.prompts import DialogPrompter
-from sparkctl.tui.endings import report_job_end
 from sparkctl.tui.estimate_cache import MemoryEstimateCache
-from sparkctl.tui.job_runner import Job, JobRunner
+from sparkctl.tui.job_runner import Job, JobRunner, report_job_end
 from sparkctl.tui.key_hints import format_key
-from sparkctl.tui.panel_options import PreparedCommand
-from sparkctl.tui.screens.syncing import TransferTracker
-from sparkctl.tui.story import run_demo_steps
-from sparkctl.views.command_result_view import describe_guard_action, describe_warning
-from sparkctl.views.farewell import describe_unfinished_switch
-from sparkctl.views.overview.overview_view import OverviewScreenModel
+from sparkctl.tui.panel_options import DemoStep, PreparedCommand
+from sparkctl.tui.screens.profiles_screen import TransferTracker
+from sparkctl.views.command_result_view import describe_guard_action, describe_unfinished_switch, describe_warning
+from sparkctl.views.finding_view import NodeProblems
+from sparkctl.views.overview.event_log_view import (
+    EventLogEntry,
+    describe_container_changes,
+    describe_event,
+    describe_refusal,
+)
+from sparkctl.views.overview.overview_view import OverviewScreenModel, RecentLogLine
 from sparkctl.views.overview.tile_model import TRANSITION_PHASES, NodeTileModel, build_tile_model, sort_by_urgency
-from sparkctl.views.switch_line import moved_row, moved_short, render_switch_progress_line
+from sparkctl.views.switch_view import moved_row, moved_short, render_switch_progress_line
 from sparkctl.views.text.styled_text import TextRow, TextStyle
-from sparkctl.views.wrong import NodeProblems
 
 if TYPE_CHECKING:
-    from sparkctl.commands.start.launched import ContainerLaunch
+    from sparkctl.commands.start.launch_plans import ContainerLaunch
     from sparkctl.model.instance import InstanceView
     from sparkctl.model.launch_plan import LaunchPlan
     from sparkctl.model.profile import Profile
     from sparkctl.model.sample import MemoryBar
     from sparkctl.monitor.switch_progress import SwitchProgress
     from sparkctl.tui.app import PanelApp
+
+
+_LOOK = 1.0  # seconds between two looks whether a verb is over
+_HANDS_OFF = 5.0  # of our seconds after a key: whoever presses one may be about to do something
+
+
+async def run_demo_steps(room: PanelController, story: Sequence[DemoStep]) -> None:
+    """Say and do one thing after the other; a verb is waited for, and so are a visitor's dialog and keys. Somebody who
+    starts something himself ends it."""
+    for one in story:
+        await room.clock.sleep(one.after)
+        while room.is_operator_active(_HANDS_OFF) and not room.is_taken_over:
+            await room.clock.sleep(_LOOK)
+        if room.is_taken_over:
+            room.notice("from here on the demo is yours: it starts nothing more by itself", TextStyle.ACCENT)
+            return
+        if one.says:
+            room.notice(one.says, TextStyle.ACCENT)
+        if one.words:
+            room.start_command(one.words, by_hand=False)
+            while room.jobs.running:
+                await room.clock.sleep(_LOOK)
+
+
+AT_MOST = 0.2  # seconds between two paintings
+AT_REST = 0.5  # while nothing but figures moves
+_AT_ONCE = (TopicKind.STATE, TopicKind.PHASE, TopicKind.LOG, TopicKind.INSTANCES, TopicKind.FINDINGS, TopicKind.SWITCH)
+_LINES = 40
+_HAPPENED = 20
+
+
+class RepaintScheduler:
+    """Holds the one store of the panel. ``repaint`` is called on the loop, never from within `take`."""
+
+    def __init__(self, nodes: Iterable[NodeName], now: Callable[[], float], repaint: Callable[[], None]) -> None:
+        self.store = Store(nodes, now())
+        self._now = now
+        self.lines: deque[RecentLogLine] = deque(maxlen=_LINES)
+        self.event_log: deque[EventLogEntry] = deque(maxlen=_HAPPENED)
+        self._phases: dict[tuple[NodeName, str], Phase] = {}  # of which it was told
+        self._listed: set[NodeName] = set()  # whose containers were listed once
+        self.start_results: dict[tuple[str, str], CommandEnded] = {}  # how starts ended, by node and instance
+        self._repaint = repaint
+        self._handle: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        self._painted = 0.0
+        self._in_bar = False
+
+    def apply_event(self, event: Event) -> None:
+        """Take in an event, from whichever task it comes."""
+        topics = self.store.apply(event)
+        self._append_event_log(_as_reconnect_event(event, topics))
+        if isinstance(event, LogArrived):
+            for line in event.lines[-_LINES:]:
+                self._append_log_line(RecentLogLine(event.node, event.instance, line.text))
+        elif isinstance(event, CommandEnded) and event.node and event.instance and event.verdict:
+            self.start_results[event.node, event.instance] = event
+        elif isinstance(event, PhaseChanged):
+            self.start_results.pop((event.node, event.instance), None)
+        elif not topics and not isinstance(event, NodeStateChanged):
+            return
+        self.schedule_repaint(topics)
+
+    def rewind(self) -> None:
+        """Know nothing again."""
+        self.store = Store((), self._now())
+        self.lines.clear()
+        self.start_results.clear()
+        self.event_log.clear()
+        self._phases.clear()
+        self._listed.clear()
+        self._in_bar = False
+
+    def add_nodes(self, nodes: Iterable[NodeName]) -> None:
+        """Have a place for nodes that nothing is known of yet."""
+        for name in nodes:
+            if name not in self.store.nodes:
+                self.apply_event(NodeStateChanged(self._now(), name, NodeState.UNKNOWN))
+
+    def schedule_repaint(self, topics: Iterable[Topic] = ()) -> None:
+        """Let the screen be painted soon: sooner where a state changed than where figures moved."""
+        pause = AT_MOST if any(topic.what in _AT_ONCE for topic in topics) else AT_REST
+        loop = asyncio.get_running_loop()
+        due = max(loop.time(), self._painted + pause)
+        if self._handle is not None:
+            if self._due <= due:
+                return
+            self._handle.cancel()
+        self._due = due
+        self._handle = loop.call_at(due, self._paint)
+
+    def _append_event_log(self, event: Event) -> None:
+        """Keep what happened, unless the last word about the same thing was the same."""
+        if isinstance(event, ContainersListed) and event.known:
+            listed = replace(event, instances=self.store.get_last_known_view(event.node).instances)
+            self.event_log += describe_container_changes(listed, self._phases, is_first=event.node not in self._listed)
+            self._listed.add(event.node)
+        elif isinstance(event, PhaseChanged):
+            self._phases[event.node, event.instance] = event.phase
+        new = describe_event(event)
+        if new is None:
+            return
+        last = next((one for one in reversed(self.event_log) if (one.node, one.what) == (new.node, new.what)), None)
+        if last is None and isinstance(event, NodeStateChanged) and event.state is NodeState.OK:
+            return  # it never was away: somebody has made a connection of their own
+        if last is not None and new.replaces(last):
+            self.event_log.remove(last)
+        if last is None or not last.repeats(new):
+            self.event_log.append(new)
+
+    def _append_log_line(self, line: RecentLogLine) -> None:
+        """Keep a line; of a progress bar, which rewrites its line, only as it stands now."""
+        text = line.text.rstrip("\r\n")
+        head, rewritten, now = text.rpartition("\r")
+        if not now.strip():
+            return
+        if rewritten and self.lines and self.lines[-1].instance == line.instance and self._in_bar:
+            self.lines.pop()
+        self._in_bar = bool(rewritten)
+        prefix = head.partition("\r")[0] if rewritten else ""
+        self.lines.append(RecentLogLine(line.node, line.instance, prefix + now))
+
+    def set_start_result(self, end: CommandEnded) -> None:
+        """Keep how something ended that was not watched here."""
+        if end.node is not None and end.instance is not None:
+            self.start_results[end.node, end.instance] = end
+
+    def ends_on(self, node: NodeName) -> dict[str, CommandEnded]:
+        """Return how starts on a node ended, by instance."""
+        return {instance: end for (name, instance), end in self.start_results.items() if name == node}
+
+    def refused(self, ended: CommandEnded, words: Sequence[str], node: NodeName | None) -> None:
+        """Keep that a command line was refused, and why, among what happened."""
+        if (where := NodeName(ended.node) if ended.node else node) is not None:
+            self.event_log.append(describe_refusal(ended, words, where))
+
+    def close(self) -> None:
+        """Tell nothing more."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _paint(self) -> None:
+        self._handle = None
+        self._painted = asyncio.get_running_loop().time()
+        self._repaint()
+
+
+def _as_reconnect_event(event: Event, topics: Iterable[Topic]) -> Event:
+    """Return a node's first sample after it was away as what it tells: that the node answers."""
+    if isinstance(event, SampleArrived) and any(topic.what is TopicKind.STATE for topic in topics):
+        return NodeStateChanged(event.ts, event.node, NodeState.OK)
+    return event
+
 
 _DOING = {"drop-caches": "dropping the page cache ...", "doctor": "being examined ..."}
 _RECENT = 3

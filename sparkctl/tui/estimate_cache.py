@@ -17,9 +17,8 @@ from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 
 if TYPE_CHECKING:
-    from sparkctl.model.checkpoint import CheckpointFiles
     from sparkctl.model.launch_plan import LaunchPlan
-    from sparkctl.model.memory_fit import MemoryBudget, MemoryFit
+    from sparkctl.model.memory_fit import CheckpointFiles, MemoryBudget, MemoryFit
     from sparkctl.model.profile import Profile
     from sparkctl.monitor.node_views import NodeTelemetryView
     from sparkctl.tui.controller import PanelController
@@ -98,7 +97,7 @@ class MemoryEstimateCache:
             room.bridge.schedule_repaint()
 
     def _planned(self, wanted: Sequence[Profile], node: Node, home: str | None) -> list[LaunchPlan | None]:
-        from sparkctl.commands.start.preview import preview_launch
+        from sparkctl.commands.start.launch_plans import preview_launch
 
         for one in wanted:
             key = one.digest, node.name, home

@@ -11,8 +11,8 @@ from sparkctl.model.questions import Prompter
 
 if TYPE_CHECKING:
     from sparkctl.clock import Clock
-    from sparkctl.commands.context import CommandContext
     from sparkctl.config import Config
+    from sparkctl.context import CommandContext
     from sparkctl.model.events import Event
 
 

@@ -3,20 +3,71 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
+import shutil
 import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkctl.engines.lint.model import LintSeverity
-from sparkctl.errors import SparkctlError
+from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.files import read_regular
 from sparkctl.profiles.library import ProfileLibrary
-from sparkctl.tui.editor import open_editor
+from sparkctl.tui.external_program import run_external_program
 
 if TYPE_CHECKING:
     from sparkctl.profiles.profile_lint import Diagnostic, LintResult
     from sparkctl.tui.app import PanelApp
+
+
+_USUAL = ("nano", "vi")
+_PLUS = (  # +LINE FILE
+    "vi", "vim", "nvim", "view", "gvim", "nano", "pico", "emacs", "emacsclient", "joe", "jed", "kak", "micro", "mg", "ne",
+)  # fmt: skip
+_BEHIND = ("hx", "helix", "subl", "zed")  # FILE:LINE:COLUMN
+_GOTO = ("code", "code-insiders", "codium", "cursor", "windsurf")  # --goto FILE:LINE:COLUMN
+_WINDOWS = (*_GOTO, "subl", "zed")  # they go on in a window of their own, and return at once unless asked not to
+
+
+def find_editor() -> list[str]:
+    """Return the editor's words: ``$VISUAL``, ``$EDITOR``, or what is there. Raises `InvalidInput` for none."""
+    for name in ("VISUAL", "EDITOR"):
+        try:
+            if words := shlex.split(os.environ.get(name, "")):
+                return words
+        except ValueError as wrong:
+            raise InvalidInput(f"${name}: {wrong}", f"export {name}=nano") from wrong
+    found = next((path for name in _USUAL if (path := shutil.which(name))), None)
+    if found is None:
+        raise InvalidInput("no editor is known", "export EDITOR=nano")
+    return [found]
+
+
+def build_editor_argv(
+    words: Sequence[str], path: Path, line: int | None = None, column: int | None = None
+) -> list[str]:
+    """Return what opens a file in an editor, at a line and a column where it is known how this one is told."""
+    name = Path(words[0]).name
+    wait = ["--wait"] if name in _WINDOWS and not {"--wait", "-w"} & set(words) else []
+    if line is None or name not in (*_PLUS, *_BEHIND, *_GOTO):
+        return [*words, *wait, str(path)]
+    if name in _PLUS:
+        return [*words, f"+{line}", str(path)]
+    return [*words, *wait, *(["--goto"] if name in _GOTO else []), f"{path}:{line}:{column or 1}"]
+
+
+async def open_editor(panel: PanelApp, path: Path, line: int | None = None, column: int | None = None) -> int:
+    """Let the operator edit a file, at a line where there is one; return the editor's exit status, negative for a signal.
+
+    Raises `InvalidInput` where there is no editor or it cannot be run.
+    """
+    status, _ = await run_external_program(
+        panel, build_editor_argv(find_editor(), path, line, column), "set $EDITOR to your editor"
+    )
+    return status
+
 
 _TOLD = 2  # findings in the corner; the profiles' screen has them all
 
@@ -59,7 +110,7 @@ async def fix_profile(panel: PanelApp, name: str) -> None:
     """Do what `profiles check --fix` does, and say what was done; of a shipped one in a copy of the operator's own."""
 
     def work() -> tuple[Path, bool, tuple[Diagnostic, ...], LintResult]:
-        from sparkctl.profiles.mend import apply_lint_fixes
+        from sparkctl.profiles.profile_edit import apply_lint_fixes
 
         library = ProfileLibrary()
         path, copied = library.get_or_copy_user_file(name)
@@ -78,7 +129,7 @@ async def fix_profile(panel: PanelApp, name: str) -> None:
     except OSError as error:
         panel.show_toast(f"{error.filename or name}: {error.strerror or error}", severity="error")
     else:
-        from sparkctl.views.profiles.lint_lines import summarize_lint
+        from sparkctl.views.profiles.lint_view import summarize_lint
 
         if not done:
             panel.show_toast(f"{name}: nothing here can be mended safely; e edits it")
@@ -93,7 +144,7 @@ def _show_edit_result(
     panel: PanelApp, name: str, path: Path, checked: LintResult, ended: Sequence[str], *, copied: bool, same: bool
 ) -> None:
     """Say how the editor ended where it failed, and what `profiles check` would: the sum, and the worst of what it found."""
-    from sparkctl.views.profiles.lint_lines import summarize_lint
+    from sparkctl.views.profiles.lint_view import summarize_lint
 
     mine = [f"yours now goes before the shipped one: {path}"] if copied and not same else []
     if same and not checked.of(LintSeverity.ERROR):

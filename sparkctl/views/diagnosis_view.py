@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from sparkctl.model.diagnosis import LogDiagnosis
-from sparkctl.model.engine_facts import EngineFact, EngineFactName
+from sparkctl.logs.analyzer import LogDiagnosis
+from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.phase import PhaseDuration, Step
 from sparkctl.model.sanitize import sanitize_line
 from sparkctl.model.units import format_duration

@@ -16,12 +16,12 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.sanitize import sanitize_line
 from sparkctl.model.units import format_duration
 from sparkctl.monitor.node_views import NodeTelemetryView
-from sparkctl.views.finding_view import format_since
+from sparkctl.views.finding_view import explain_finding, format_since
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.scrolled import ScrollPage, scroll_rows, visible_range
 from sparkctl.views.text.state_symbols import state_symbol
 from sparkctl.views.text.styled_text import (
+    ScrollPage,
     Span,
     TextRow,
     TextStyle,
@@ -29,9 +29,10 @@ from sparkctl.views.text.styled_text import (
     make_row,
     row_width,
     sanitized,
+    scroll_rows,
     text_width,
+    visible_range,
 )
-from sparkctl.views.why import explain_finding
 
 _ORDER = (Severity.PROBLEM, Severity.WARNING, Severity.UNKNOWN, Severity.NOTE, Severity.GOOD)
 _TONES = {Severity.GOOD: TextStyle.GOOD, Severity.WARNING: TextStyle.ATTENTION, Severity.PROBLEM: TextStyle.BAD}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from sparkctl.commands.start.launched import ContainerLaunch
+from sparkctl.commands.start.launch_plans import ContainerLaunch
 from sparkctl.logs.line_classifier import LogLevel, parse_level_header
 from sparkctl.model.decode_step import DecodeStepSpec
 from sparkctl.model.engine_metrics import DraftAcceptance, EngineMeter, Quantiles

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkctl.commands.start.launched import ContainerLaunch
+from sparkctl.commands.start.launch_plans import ContainerLaunch
 from sparkctl.model.engine_metrics import EngineActivity
 from sparkctl.model.events import CommandEnded, WarningEmitted
 from sparkctl.model.finding import Severity
@@ -26,8 +26,7 @@ from sparkctl.views.instance_rows import (
     render_verdict_keys,
 )
 from sparkctl.views.meter_view import IDLE
-from sparkctl.views.overview.tile_charts import build_gpu_charts, build_throughput_chart
-from sparkctl.views.overview.tile_memory import build_memory_groups
+from sparkctl.views.overview.tile_charts import build_gpu_charts, build_memory_groups, build_throughput_chart
 from sparkctl.views.overview.tile_model import TRANSITION_PHASES, NodeTileModel, StateBadge, instance_badge
 from sparkctl.views.overview.tile_rows import (
     Part,
@@ -52,9 +51,9 @@ from sparkctl.views.startup_timeline_view import (
 )
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.row_layout import drop_least_important, expand_charts
-from sparkctl.views.text.scrolled import ScrollPage, scroll_rows
 from sparkctl.views.text.state_symbols import state_symbol
 from sparkctl.views.text.styled_text import (
+    ScrollPage,
     Span,
     TextRow,
     TextStyle,
@@ -62,6 +61,7 @@ from sparkctl.views.text.styled_text import (
     restyle_row,
     row_width,
     sanitized,
+    scroll_rows,
     truncate_row,
 )
 

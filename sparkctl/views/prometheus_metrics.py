@@ -14,11 +14,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from sparkctl.model.engine_metrics import Quantiles
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import Gpu, MemoryBar, MemoryPressure
 from sparkctl.monitor.bandwidth import BandwidthSource, estimate_instance_bandwidth, get_node_bandwidth
-from sparkctl.monitor.node_views import InstanceView, NodeTelemetryView
+from sparkctl.monitor.node_views import NodeTelemetryView
 
 _MHZ = 1e6
 _MEGABIT = 1e6 / 8

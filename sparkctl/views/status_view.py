@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparkctl.model.finding import Severity
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import memory_bar
 from sparkctl.model.sanitize import sanitize_line, truncate_text
 from sparkctl.model.units import GIB, format_gib
-from sparkctl.monitor.node_views import InstanceView, NodeStatusView
+from sparkctl.monitor.node_views import NodeStatusView
 from sparkctl.views.event_text import format_step, phase_name
 from sparkctl.views.text.line_wrap import wrap_line
 from sparkctl.views.text.state_symbols import state_symbol, to_ascii

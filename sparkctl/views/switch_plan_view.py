@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import MemoryBar
-from sparkctl.model.switch_plan import NodeSwitchPlan, SwitchConflict, SwitchContainer, SwitchPlan
-from sparkctl.model.units import GIB, format_gib
-from sparkctl.views.switch_memory import memory_after_switch, memory_before_switch
-from sparkctl.views.switch_words import describe_conflicts
+from sparkctl.model.switch_plan import (
+    NodeSwitchPlan,
+    SwitchConflict,
+    SwitchContainer,
+    SwitchPlan,
+    SwitchStep,
+    distinguish_names,
+)
+from sparkctl.model.units import GIB, format_duration, format_gib
 from sparkctl.views.text.charts import memory_bar_symbols, render_memory_bar_line
 from sparkctl.views.text.frame_layout import draw_frame
 from sparkctl.views.text.styled_text import (
@@ -21,8 +26,114 @@ from sparkctl.views.text.styled_text import (
     row_width,
     sanitized,
     truncate_row,
+    wrap_rows,
 )
-from sparkctl.views.text.wrap import wrap_rows
+
+_WHY = {
+    SwitchConflict.MEMORY: "no room for both",
+    SwitchConflict.PORT: "the same port",
+    SwitchConflict.GROUP: "of the same exclusive group",
+    SwitchConflict.INSTANCE: "another version of the same",
+    SwitchConflict.PLACES: "the same, its ranks placed otherwise",
+    SwitchConflict.PART: "the same, and not all of it runs",
+    SwitchConflict.NAME: "the same container name",
+    SwitchConflict.NODES: "no half of it is left behind",
+}
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Return ``spark1 and spark2``."""
+    return " and ".join(names)
+
+
+def describe_conflicts(conflicts: Iterable[SwitchConflict]) -> str:
+    """Return why something stops."""
+    return ", ".join(_WHY[one] for one in conflicts)
+
+
+def summarize_switch_plan(plan: SwitchPlan) -> str:
+    """Return in a sentence what a plan comes to."""
+    where = join_names(plan.nodes)
+    if plan.is_there:
+        return f"{plan.instance} already stands on {where}: nothing is switched"
+    if plan.obstacles:
+        return f"{plan.instance} cannot be switched to on {where} as things are"
+    free = [one.node for one in plan.changes if one.is_free_after]
+    left = f", and {join_names(free)} {'is' if len(free) == 1 else 'are'} free" if free else ""
+    if not plan.stops:
+        return f"{plan.instance} starts on {where}; nothing has to stop{left}"
+    new, old = distinguish_names(plan.instance, plan.stops)
+    stops = f"{join_names(old)} {'stops' if len(old) == 1 else 'stop'}"
+    return f"{stops}, {new} starts on {where}{left}"
+
+
+def describe_rollback_window(plan: SwitchPlan) -> str | None:
+    """Return until when what stops can come back, or that it does not; None where nothing stops, or nothing is switched."""
+    if not plan.stops or plan.obstacles or plan.is_there:
+        return None
+    new, old = distinguish_names(plan.instance, plan.stops)
+    if plan.halves:
+        return (
+            f"there is no way back if {new} fails: not all ranks of {join_names(plan.halves)} are seen to run, and "
+            "half a model is not started again"
+        )
+    if not plan.rolls_back:
+        return (
+            f"the containers of {join_names(old)} are kept until {new} has answered with a token; if it does "
+            "not, it is left as it failed, and they stay stopped until sparkctl abort (--no-rollback)"
+        )
+    return (
+        f"the containers of {join_names(old)} are kept until {new} has answered with a token, and started "
+        "again if it does not"
+    )
+
+
+def describe_switch_step(step: SwitchStep, instance: str, stops: Sequence[str] = (), *, is_done: bool = False) -> str:
+    """Return what a step does, or has done; ``stops`` are the names of what goes, none where that was not told."""
+    instance, names = distinguish_names(instance, stops)
+    old = join_names(names) or "what was there"
+    going, done = {
+        SwitchStep.CHECKING: (f"checking what can fail, while {old} serves", "checked what can fail"),
+        SwitchStep.STOPPING: (f"stopping {old}; its containers are kept", f"{old} stopped; its containers are kept"),
+        SwitchStep.RELEASING: ("waiting for its memory to be back", "its memory is back"),
+        SwitchStep.STARTING: (f"starting {instance}", f"{instance} started"),
+        SwitchStep.CLEARING: (f"removing the containers of {old}", f"the containers of {old} removed"),
+        SwitchStep.DONE: ("done", "done"),
+        SwitchStep.UNDOING: (f"taking {instance} back: keeping its log, removing its containers",
+                             f"{instance} is taken back: its log is kept, its containers are gone"),
+        SwitchStep.RESTORING: (f"starting {old} again", f"{old} started again"),
+        SwitchStep.RESTORED: (f"{old} serves again", f"{old} serves again"),
+        SwitchStep.LEFT: (f"{instance} is left as it failed", f"{instance} is left as it failed"),
+    }[step]  # fmt: skip
+    return done if is_done else going
+
+
+def memory_before_switch(change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar]) -> MemoryBar | None:
+    """Return a Spark's memory now: as it was sampled (``bars``), else by what the plan has looked at, where the page cache
+    counts as free; None where neither knows."""
+    if (seen := bars.get(change.node)) is not None:
+        return seen
+    if change.total is None or change.available is None:
+        return None
+    free = max(0, min(change.total, change.available))
+    held = min(change.total - free, sum(one.held or 0 for one in change.tenants))
+    return MemoryBar(change.total, free, held, change.total - free - held, 0, free, 0)
+
+
+def memory_after_switch(change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar]) -> MemoryBar | None:
+    """Return a Spark's memory once it is done, an estimate: what goes is gone, what comes has what its sum says, and where
+    something comes the page cache was dropped. Models are counted as the GPU's. None where nothing is known of it."""
+    now = memory_before_switch(change, bars)
+    if now is None or change.available_after is None:
+        return None
+    used = now.total - max(0, min(now.total, change.available_after))
+    need = 0 if change.fit is None else change.fit.need or 0
+    gone = sum(one.held or 0 for one in change.stops)
+    gpu = min(used, max(0, (now.gpu_processes or 0) - gone) + need)
+    cache = min(now.page_cache, now.total - used) if change.starts is None else 0
+    free = now.total - used - cache
+    return MemoryBar(now.total, free + cache, gpu, used - gpu, cache, free, now.swap_used)
+
 
 WIDE = 110  # columns from which on before and after stand beside each other
 _LABEL = 7
@@ -153,3 +264,87 @@ def _shares(bar: MemoryBar, columns: int, ascii_only: bool) -> TextRow:
         if row_width(made) <= columns:
             break
     return truncate_row(made, columns)
+
+
+_BAR = 36
+_BESIDE_ROW = 40  # columns that the words beside a bar take
+_INDENT = " " * 8
+
+
+def format_switch_plan(plan: SwitchPlan, columns: int = 80, ascii_only: bool = False) -> list[TextRow]:
+    """Return the whole plan: a picture of each Spark before and after, then what stands against it."""
+    if plan.is_there:
+        return [make_row(sanitized(summarize_switch_plan(plan)))]
+    rows: list[TextRow] = []
+    for change in plan.changes:
+        rows += [*format_node_change(change, columns, ascii_only), ()]
+    usual = (
+        ""
+        if plan.seconds is None or not plan.is_possible
+        else f" (usually ready after {format_duration(plan.seconds)})"
+    )
+    rows.append(make_row(sanitized(summarize_switch_plan(plan) + usual)))
+    rows += [make_row(sanitized(each)) for each in (describe_rollback_window(plan),) if each is not None]
+    mark = "x" if ascii_only else "✕"
+    rows += [make_row(Span(f"{mark} ", TextStyle.BAD), sanitized(one, TextStyle.BAD)) for one in plan.obstacles]
+    mark = "!" if ascii_only else "▲"
+    rows += [
+        make_row(Span(f"{mark} ", TextStyle.ATTENTION), sanitized(one, TextStyle.ATTENTION)) for one in plan.cautions
+    ]
+    return rows
+
+
+def format_node_change(change: NodeSwitchPlan, columns: int = 80, ascii_only: bool = False) -> list[TextRow]:
+    """Return one Spark before and after."""
+    cells = max(8, min(_BAR, columns - _BESIDE_ROW))
+    names = max((len(one.instance) for one in change.tenants), default=0)
+    names = max(names, len(change.starts or ""))
+    rows = [make_row(sanitized(change.node, TextStyle.TITLE))]
+    rows.append(_format_memory_row("now", memory_before_switch(change, {}), cells, ascii_only))
+    rows += [_format_instance(one, names) for one in change.tenants]
+    if not change.tenants:
+        rows.append(make_row(_INDENT, Span("nothing stands here", TextStyle.LABEL)))
+    rows.append(_format_memory_row("then", memory_after_switch(change, {}), cells, ascii_only, expected=True))
+    rows += [_format_kept_instance(one, names) for one in change.stays]
+    if change.starts is not None:
+        need = None if change.fit is None else change.fit.need
+        size = "      not known" if need is None else f"≈ {format_gib(need):>9}"
+        name = sanitized(f"{change.starts:<{names}}", TextStyle.TITLE)
+        rows.append(make_row(_INDENT, name, Span(f"  {size:>11}", TextStyle.VALUE), Span("  starts", TextStyle.GOOD)))
+    if change.is_free_after:
+        rows.append(make_row(_INDENT, Span(f"nothing: {change.node} is free", TextStyle.GOOD)))
+    return rows
+
+
+def _format_instance(one: SwitchContainer, names: int) -> TextRow:
+    words = (
+        Span(f"  stops: {describe_conflicts(one.conflicts)}", TextStyle.ATTENTION)
+        if one.goes
+        else Span("  stays", TextStyle.LABEL)
+    )
+    foreign = () if one.ours else (Span(", not sparkctl's", TextStyle.LABEL),)
+    return make_row(*_name(one, names), words, *foreign)
+
+
+def _format_kept_instance(one: SwitchContainer, names: int) -> TextRow:
+    return make_row(*_name(one, names), Span("  as before", TextStyle.LABEL))
+
+
+def _name(one: SwitchContainer, names: int) -> tuple[Span, ...]:
+    rank = "" if one.rank is None else f"  rank {one.rank}"
+    held = "—" if one.held is None else format_gib(one.held)
+    return (
+        Span(_INDENT),
+        sanitized(f"{one.instance:<{names}}", TextStyle.TITLE),
+        Span(f"  {held:>11}", TextStyle.VALUE),
+        Span(rank, TextStyle.LABEL),
+    )
+
+
+def _format_memory_row(
+    name: str, bar: MemoryBar | None, cells: int, ascii_only: bool, *, expected: bool = False
+) -> TextRow:
+    label = f"  {name:<6}"
+    if bar is None:
+        return make_row(Span(label, TextStyle.LABEL), Span("memory not known", TextStyle.STALE))
+    return render_memory_bar_line(label, bar, cells, ascii_only, is_expected=expected)

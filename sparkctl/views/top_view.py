@@ -6,21 +6,138 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter
+from sparkctl.model.fabric import find_idle_lanes
 from sparkctl.model.finding import FindingKind, Severity, sort_by_severity
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.node import NodeState
-from sparkctl.model.sample import Cpu, DiskSpace, Gpu, MemoryBar, Sample, Temperature
+from sparkctl.model.phase import Phase
+from sparkctl.model.sample import Cpu, DiskSpace, Gpu, MemoryBar, RdmaLane, Sample, Temperature
 from sparkctl.model.sanitize import sanitize_line
 from sparkctl.model.units import GIB, format_duration, format_gib
-from sparkctl.monitor.bandwidth import Bandwidth, get_node_bandwidth
+from sparkctl.monitor.bandwidth import (
+    Bandwidth,
+    estimate_instance_bandwidth,
+    explain_missing_estimate,
+    get_node_bandwidth,
+)
 from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.views import meter_view as words
+from sparkctl.views.fabric_view import format_node_links
 from sparkctl.views.finding_view import format_node_findings
-from sparkctl.views.instance_block import format_instance_block
-from sparkctl.views.link_rows import format_node_links
 from sparkctl.views.meter_view import UNKNOWN, format_bandwidth
 from sparkctl.views.status_view import format_instance_blocks, sort_by_owner
 from sparkctl.views.text.charts import render_memory_bar
 from sparkctl.views.text.line_wrap import wrap_cells, wrap_line
 from sparkctl.views.text.state_symbols import state_symbol, to_ascii
+
+_INDENT = "      "
+_GAP = " · "
+_SILENT = "no figures: neither /metrics nor its log tells what it does"
+_MORE = 1.1  # times what is expected
+
+
+def format_instance_block(
+    one: InstanceView, view: NodeTelemetryView, width: int | None, explain: bool = False, brief: bool = False
+) -> list[str]:
+    """Return the lines under an instance's row; in ``brief`` without latencies, and what it holds only if unexpected.
+
+    ``explain`` adds the formula of the estimate and its inputs, or why there is none.
+    """
+    if not one.ours:
+        return []
+    rows = []
+    if one.phase is Phase.READY and one.port is not None:
+        rows += _figures(one, view, brief)
+    if (
+        one.expected is not None
+        and one.phase not in (Phase.FAILED, Phase.STOPPED)
+        and not (brief and _is_memory_as_expected(one))
+    ):
+        rows.append([f"holds {format_gib(one.memory)}", f"{format_gib(one.expected)} expected"])
+    lines = [line for row in rows for line in wrap_cells(_INDENT, row, width, _GAP)]
+    return lines + (_explanation(one, view, width) if explain and one.phase is Phase.READY else [])
+
+
+def _is_memory_as_expected(one: InstanceView) -> bool:
+    return one.expected is None or one.memory is None or one.memory <= _MORE * one.expected
+
+
+def _figures(one: InstanceView, view: NodeTelemetryView, brief: bool) -> list[list[str]]:
+    numbers = one.numbers or EngineMeter()
+    drafted = None if one.per_step is None else one.per_step.draft_tokens
+    first = [_SILENT if one.numbers is None else words.format_throughput(numbers)]
+    if numbers.activity is not EngineActivity.IDLE and one.numbers is not None:
+        first += _format_throughput(numbers)
+    if one.metrics_hint is not None and not brief:
+        first.append(f"/metrics is off; in the profile: {one.metrics_hint}")
+    rows = [first]
+    if numbers.activity is EngineActivity.DECODING:
+        rows.append(_acceptance(numbers, drafted))
+        if get_node_bandwidth(view) is None:
+            rows.append(_format_bandwidth(one, estimate_instance_bandwidth(one, view)))
+    if brief:
+        return [row for row in rows if row]
+    if numbers.ttft is not None or numbers.inter_token is not None:
+        rows.append(_latencies(numbers, bool(drafted)))
+    return [row for row in rows if row]
+
+
+def _format_throughput(numbers: EngineMeter) -> list[str]:
+    cells = [words.format_queue(numbers), f"KV {words.format_percent(numbers.kv_usage)}"]
+    if numbers.activity is EngineActivity.DECODING and numbers.prompt_rate:
+        cells.append(f"prompts {words.format_token_rate(numbers.prompt_rate)}")
+    if numbers.prefix_hit_rate is not None:
+        cells.append(f"prefix cache {words.format_percent(numbers.prefix_hit_rate)}")
+    return cells
+
+
+def _acceptance(numbers: EngineMeter, drafted: int | None) -> list[str]:
+    seen = numbers.acceptance
+    if seen is None and not drafted:
+        return []  # no drafts are configured, or nobody knows
+    if seen is None:
+        return [f"accepts {words.UNKNOWN}", f"{drafted} drafts a step"]
+    return ["accepts " + words.format_draft_acceptance(numbers, drafted), *_positions(seen)]
+
+
+def _positions(seen: DraftAcceptance) -> list[str]:
+    return [f"by position {words.format_position_acceptance(seen)}"] if seen.per_position else []
+
+
+def _format_bandwidth(one: InstanceView, seen: Bandwidth | None) -> list[str]:
+    if seen is not None:
+        return ["reads " + words.format_bandwidth(seen)]
+    if one.per_step is None or one.per_step.weights is None:
+        return [f"reads {words.UNKNOWN}", "model.weights in the profile would tell"]
+    return [f"reads {words.UNKNOWN}", explain_missing_estimate(one.numbers, one.per_step)]
+
+
+def _latencies(numbers: EngineMeter, drafts: bool) -> list[str]:
+    cells = []
+    if numbers.ttft is not None:
+        cells.append(f"first token {words.format_latency(numbers.ttft)}")
+    if numbers.inter_token is not None:
+        between = "steps" if drafts or numbers.acceptance is not None else "tokens"
+        cells.append(f"between {between} {words.format_latency(numbers.inter_token)}")
+    return cells
+
+
+def _explanation(one: InstanceView, view: NodeTelemetryView, width: int | None) -> list[str]:
+    seen = estimate_instance_bandwidth(one, view)
+    if get_node_bandwidth(view) is not None:
+        return wrap_line(
+            f"{_INDENT}  bandwidth: the GPU's own counter says it, for all that runs there; see its line", width
+        )
+    if seen is None:
+        return wrap_line(f"{_INDENT}  no bandwidth: {explain_missing_estimate(one.numbers, one.per_step)}", width)
+    wide = max(len(name) for name, _ in seen.inputs)
+    lines = wrap_line(f"{_INDENT}  {seen.formula}", width)
+    return lines + [
+        line for name, value in seen.inputs for line in wrap_cells(f"{_INDENT}    {name:{wide}}  ", [value], width)
+    ]
+
 
 BLANK_REASONS = {
     0x2: "application clocks",
@@ -309,3 +426,66 @@ def _disk(disk: DiskSpace) -> list[str]:
 
 def _share(share: float | None) -> str:
     return UNKNOWN if share is None else f"{share * 100:.0f} %"
+
+
+def build_top_json(views: Sequence[NodeTelemetryView]) -> dict[str, object]:
+    """Return the document of ``top --json``."""
+    return {
+        "schema": 1,
+        "nodes": [_node_to_json(view) for view in views],
+        "instances": [_instance(one, view) for view in views for one in view.instances],
+    }
+
+
+def _node_to_json(view: NodeTelemetryView) -> dict[str, object]:
+    sample = to_json_data(view.sample) if view.sample is not None else {}
+    assert isinstance(sample, dict)
+    head: dict[str, object] = {"name": view.name, "state": view.state.value, "detail": view.detail, "hint": view.hint}
+    head |= {
+        "when": round(view.when, 3),
+        "docker_known": view.docker_known,
+        "instances_seen": to_json_data(view.instances_seen),
+    }
+    if view.sample is not None:
+        idle = find_idle_lanes(view.sample.rdma or ())
+        sample["rdma"] = [_port(port, idle) for port in view.sample.rdma or ()]
+    tail = {
+        "memory": to_json_data(view.memory),
+        "bandwidth": _bandwidth(get_node_bandwidth(view)),
+        "findings": to_json_data(view.findings),
+    }
+    return head | sample | tail
+
+
+def _port(port: RdmaLane, idle: dict[str, str]) -> dict[str, object]:
+    body = to_json_data(port)
+    assert isinstance(body, dict)
+    return body | {"errors": dict(port.errors), "idle_while": idle.get(port.name)}
+
+
+def _instance(one: InstanceView, view: NodeTelemetryView) -> dict[str, object]:
+    body = to_json_data(one)
+    assert isinstance(body, dict)
+    read = estimate_instance_bandwidth(one, view)
+    body |= {"seen": to_json_data(view.instances_seen), "bandwidth": _bandwidth(read), "bandwidth_blank": None}
+    if one.ours and read is None:
+        counted = "the GPU's own counter says it: bandwidth of the node"
+        body["bandwidth_blank"] = (
+            counted if get_node_bandwidth(view) is not None else explain_missing_estimate(one.numbers, one.per_step)
+        )
+    return body
+
+
+def _bandwidth(seen: Bandwidth | None) -> dict[str, object] | None:
+    """Return bytes/s from low to high, shares of what the memory can do, and how it was found."""
+    if seen is None:
+        return None
+    shares = {"of_measured": _round_pair(seen.of_measured(), 3), "of_spec": _round_pair(seen.of_spec(), 3)}
+    why = {"plausible": seen.plausible, "suspect": seen.suspect, "explanation": list(seen.explain())}
+    low, high = _round_pair((seen.low, seen.high), -8) or (None, None)
+    return {"low": low, "high": high, "source": seen.source.value, **shares, **why}
+
+
+def _round_pair(pair: tuple[float, float] | None, places: int) -> tuple[float, float] | None:
+    """Return no more digits than such a figure has; the same in a recording, whose inputs are rounded."""
+    return None if pair is None else (round(pair[0], places), round(pair[1], places))

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import Event, SampleArrived
 from sparkctl.model.phase import Phase

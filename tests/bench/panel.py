@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkctl.monitor.sampler import INTERACTIVE_INTERVAL
-from sparkctl.tui.at_hand import RATES
+from sparkctl.tui.global_actions import RATES
 from tests.bench import probe
 from tests.bench.figures import Goal, LoadMeter, Report, Series, interleaved
 from tests.unit.probe.running import nvml_stub

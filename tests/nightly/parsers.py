@@ -18,9 +18,8 @@ from pathlib import Path
 from sparkctl.engines import flag_catalogue
 from sparkctl.engines.flag_check import check_flags_by_catalogue
 from sparkctl.engines.flags.model import EngineFlag, FlagArity, FlagCatalogue
-from sparkctl.engines.held import LintContext
 from sparkctl.engines.lint.model import LintSeverity
-from sparkctl.engines.profile_flags import ProfileFlag
+from sparkctl.engines.profile_flags import LintContext, ProfileFlag
 
 _MISSED = 0.01
 _WORDS = (

@@ -19,9 +19,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sparkctl.cli.command_line_parser import CommandLineParser
-from sparkctl.commands.context import CommandContext, InterruptSignal
 from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.config import load_config
+from sparkctl.context import CommandContext, InterruptSignal
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Event, LogArrived, NodeStateChanged, PhaseChanged
 from sparkctl.model.node import NodeState

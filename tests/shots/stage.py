@@ -15,7 +15,7 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from sparkctl.commands.actions import DOCTOR, INSTANCE, LOGS, PROFILES, SWITCH
-from sparkctl.commands.context import CommandContext
+from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Event, PhaseChanged
 from sparkctl.model.phase import Phase

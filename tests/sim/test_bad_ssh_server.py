@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.commands.context import CommandContext
+from sparkctl.context import CommandContext
 from sparkctl.errors import ConnectionLost, NodeError
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.node import Node, NodeName, NodeState

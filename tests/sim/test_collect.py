@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.doctor_bundle import collect_support_bundle
+from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.node import Node, NodeName

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.commands.context import CommandContext
-from sparkctl.commands.diagnose_log import diagnose_instance
-from sparkctl.commands.inquest import diagnose_exit
+from sparkctl.commands.diagnose_log import diagnose_exit, diagnose_instance
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.errors import InvalidInput
 from sparkctl.history.operation_history import OperationHistory

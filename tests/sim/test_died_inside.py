@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.phase import Phase
 from sparkctl.monitor.node_status import read_node_status

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.doctor_checks import check_nodes
+from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, FindingReported, Severity
 from sparkctl.simulator import SimulatedSparks

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.diagnose_log import diagnose_instance
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, PhaseChanged
 from sparkctl.model.phase import Phase

@@ -10,11 +10,11 @@ import pytest
 from sparkctl import engines
 from sparkctl.cli.demo_script import seed_start_history
 from sparkctl.cli.event_printers import TextPrinter
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Outcome, PhaseChanged
 from sparkctl.model.json_codec import decode_event, encode_event

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sparkctl.model.engine_facts import EngineFact, EngineFactName
+from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.events import ContainersListed, FactsLearned
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.node import NodeName

@@ -13,7 +13,7 @@ import pytest
 
 from sparkctl.clock import SystemClock
 from sparkctl.commands.arm_guard import ArmGuard, arm_guard, disarm_guard
-from sparkctl.commands.context import CommandContext
+from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import Event, GuardStatusChanged
 from sparkctl.model.launch_plan import ContainerLabel, GuardRule, ReadinessRule

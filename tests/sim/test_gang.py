@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.engines.simulation.engine_launch import EngineFault
 from sparkctl.history.operation_history import OperationHistory
-from sparkctl.logs.clock_offset import measure_clock_offset
+from sparkctl.logs.rank_verdict import measure_clock_offset
 from sparkctl.logs.timestamps import parse_log_time
 from sparkctl.model.events import (
     CommandEnded,

@@ -13,7 +13,6 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.commands import arm_guard
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.diagnose_log import diagnose_instance
 from sparkctl.commands.doctor_bundle import collect_support_bundle
 from sparkctl.commands.doctor_checks import check_nodes
@@ -26,6 +25,7 @@ from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.commands.transfer.transfer_profile import TransferProfile, transfer_profile
+from sparkctl.context import CommandContext
 from sparkctl.errors import DockerError, InvalidInput, NodeError, SparkctlError
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Event

@@ -13,12 +13,12 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.commands.arm_guard import ArmGuard, arm_guard, disarm_guard, read_guard_status
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.engines.simulation.unified_memory import GIB
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Event, GuardActed, LaunchPlanned, Outcome, PhaseChanged, WarningEmitted

@@ -10,8 +10,8 @@ from contextlib import aclosing
 import pytest
 
 from sparkctl.commands.arm_guard import read_guard_status
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.context import CommandContext
 from sparkctl.errors import NodeError
 from sparkctl.model.events import CommandEnded, Event, Outcome, PhaseChanged, WarningEmitted
 from sparkctl.model.guard_state import GuardAnswer, GuardCoverage

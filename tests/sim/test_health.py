@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.clock import SystemClock
-from sparkctl.commands.context import CommandContext
+from sparkctl.context import CommandContext
 from sparkctl.engines.simulation.engine_launch import EngineFault
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.finding import FindingKind, Severity

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.history.model import NodeResult, OperationKind
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.history.start_diff import StartDifference, diff_starts

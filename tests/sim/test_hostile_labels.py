@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.commands.context import CommandContext
+from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeState

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.commands.switch.switch_instance import switch_instance
+from sparkctl.context import CommandContext
 from sparkctl.model.events import Event, MemoryReleased, Outcome, SwitchStepped
 from sparkctl.model.node import NodeName
 from sparkctl.simulator import SimulatedSparks

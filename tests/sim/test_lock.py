@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sparkctl.commands import node_lock
-from sparkctl.commands.context import CommandContext
 from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.simulator import SimulatedSparks
 from tests.sim import clients

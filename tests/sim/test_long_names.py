@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.cli.changes import ChangeReporter
-from sparkctl.commands.context import CommandContext
+from sparkctl.cli.plain_mode import ChangeReporter
 from sparkctl.commands.list_endpoints import list_endpoints
 from sparkctl.commands.show_log import ShowLog, show_log
+from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.node import Node

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.stop.pending_stops import PendingStop, PendingStopFiles
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.commands.switch.finish_switch import abort_switch
 from sparkctl.commands.switch.switch_instance import switch_instance
+from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import Event, Outcome, PhaseChanged, SwitchStepped, WarningEmitted
 from sparkctl.model.phase import Phase

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from sparkctl.clock import SystemClock
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.logs.own_requests import REQUEST_MARK
 from sparkctl.model.engine_metrics import EngineMeter
@@ -22,10 +22,9 @@ from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
 from sparkctl.monitor.engine_meters import EngineMeters
-from sparkctl.monitor.inspecting import ContainerInspections
 from sparkctl.monitor.liveness_probe import is_idle
 from sparkctl.monitor.node_monitor import read_container_list
-from sparkctl.monitor.node_status import read_node_statuses
+from sparkctl.monitor.node_status import ContainerInspections, read_node_statuses
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.transport import http_client
 from sparkctl.transport.session import Session

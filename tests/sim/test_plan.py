@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from sparkctl import engines
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.start.check_fit import CheckFit, check_fit
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, MemoryFitEvaluated, Outcome, WarningEmitted
 from sparkctl.model.json_codec import decode_event, encode_event

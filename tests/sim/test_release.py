@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.node_lock import acquire_node_lock
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.pending_stops import PendingStop, PendingStopFiles
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.history.model import NodeResult, OperationKind
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import (

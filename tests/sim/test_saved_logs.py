@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.cli.verbs.log_teller import LogPrinter
-from sparkctl.commands.context import CommandContext
+from sparkctl.cli.verbs.logs import LogPrinter
 from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.logs.buffer import LogBuffer

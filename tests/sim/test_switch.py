@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.pending_stops import PendingStopFiles
@@ -21,6 +20,7 @@ from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_transaction import OwnershipLost, SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.history.model import OperationKind
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Event, Outcome, PhaseChanged, SwitchStepped, WarningEmitted
@@ -29,7 +29,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.monitor.switch_journal import SwitchInProgress
-from sparkctl.node.journal import decode_switch_journal, encode_switch_journal
+from sparkctl.node.switch_journal import decode_switch_journal, encode_switch_journal
 from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.library import ProfileLibrary
 from sparkctl.simulator import SimClock, SimulatedSparks

@@ -21,9 +21,9 @@ from sparkctl.model.events import CommandEnded, Outcome, PhaseChanged, SwitchPla
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.verdict import FailureCause
-from sparkctl.node.journal import decode_switch_journal
+from sparkctl.node.switch_journal import decode_switch_journal
 from sparkctl.views.history_view import describe_reason
-from sparkctl.views.switch_words import describe_rollback_window
+from sparkctl.views.switch_plan_view import describe_rollback_window
 from tests.sim.clients import eventually
 from tests.sim.test_switch import FAULT, NEW, OLD, Bed, divided, run
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.doctor_fabric import measure_fabric
 from sparkctl.commands.transfer.transfer_profile import TransferProfile, transfer_profile
 from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Event, FindingReported, Outcome, TransferProgressed, WarningEmitted
 from sparkctl.model.finding import Severity

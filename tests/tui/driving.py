@@ -13,8 +13,8 @@ import pytest
 from textual.pilot import Pilot
 
 from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
-from sparkctl.commands.context import CommandContext
 from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.node import Node
 from sparkctl.model.questions import Prompter

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.cli.changes import ChangeReporter
 from sparkctl.cli.panel_launcher import _ConfigReloader
-from sparkctl.commands.context import CommandContext
+from sparkctl.cli.plain_mode import ChangeReporter
 from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.errors import InvalidInput
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import NodeStateChanged, SampleArrived
@@ -30,8 +30,7 @@ from sparkctl.monitor.watch_nodes import watch_load_views
 from sparkctl.profiles.file_issues import InvalidFile
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
-from sparkctl.tui.bridge import RepaintScheduler
-from sparkctl.tui.controller import PanelController
+from sparkctl.tui.controller import PanelController, RepaintScheduler
 from sparkctl.tui.key_queue import UNBIDDEN
 from sparkctl.tui.widgets.text_surface import TextSurface
 from tests.sim.clients import FAST

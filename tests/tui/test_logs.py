@@ -30,9 +30,9 @@ from sparkctl.monitor.store import Store
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.log_viewer.log_pane import LogPane
 from sparkctl.tui.log_viewer.log_view import LogView
-from sparkctl.tui.screens.log_screen import LogScreen
-from sparkctl.tui.screens.log_sources import (
+from sparkctl.tui.screens.log_screen import (
     LogScope,
+    LogScreen,
     LogSource,
     describe_clock_skew,
     format_log_title,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sparkctl.tui.at_hand import export_screenshot_svg
+from sparkctl.tui.global_actions import export_screenshot_svg
 from sparkctl.tui.screens.log_screen import LogScreen
 from tests.shots.stage import enact, panel, shown, there_are
 

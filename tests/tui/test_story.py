@@ -10,8 +10,8 @@ import pytest
 
 from sparkctl.cli.command_line_parser import CommandLineParser
 from sparkctl.cli.demo_script import DEMO_STEPS, build_demo_options, seed_start_history
-from sparkctl.commands.context import CommandContext
 from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.questions import Prompter
 from sparkctl.simulator import DEMO_SPEED, SimClock, SimulatedSparks

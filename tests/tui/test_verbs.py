@@ -13,7 +13,7 @@ from textual.widgets._toast import Toast
 
 from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
 from sparkctl.commands.actions import action
-from sparkctl.commands.context import CommandContext
+from sparkctl.context import CommandContext
 from sparkctl.errors import InvalidInput
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import Outcome

@@ -21,7 +21,7 @@ from sparkctl.monitor.event_recording import EventRecorder, read_recording
 from sparkctl.profiles.environment import resolve_engine_env
 from sparkctl.profiles.file_issues import FilePosition, read_source_lines
 from sparkctl.profiles.library import ProfileLibrary
-from sparkctl.profiles.textedit import read_source as read_for_editing
+from sparkctl.profiles.profile_edit import read_source as read_for_editing
 from sparkctl.transport.ssh import ssh_config
 from sparkctl.transport.ssh.ssh_aliases import list_ssh_aliases
 

@@ -8,9 +8,16 @@ from collections.abc import Callable
 import pytest
 
 from sparkctl.model.log_line import LogLine
-from sparkctl.model.masking import LineMasker
-from sparkctl.model.scrub import Redactor
-from sparkctl.model.secrets import MASK, find_secret_values, is_secret_name, may_hold_secret, redact, redact_word
+from sparkctl.model.secrets import (
+    MASK,
+    LineMasker,
+    Redactor,
+    find_secret_values,
+    is_secret_name,
+    may_hold_secret,
+    redact,
+    redact_word,
+)
 from sparkctl.transport.docker import docker_responses
 from tests.unit.engines import golden
 

@@ -25,7 +25,7 @@ def command(node: tuple[str, ...], gives_up: bool, as_json: bool) -> int:
     nothing to undo (exit 6). Where what was stopped does not come back, or is not wanted any more, --give-up stops and removes
     what is left of both models, and the Sparks are open for something else.
     """
-    from sparkctl.cli.verbs.finishing import finish_switch
+    from sparkctl.cli.verbs.resume import finish_switch
     from sparkctl.commands.switch.finish_switch import abandon_switch, abort_switch
 
     return finish_switch(abandon_switch if gives_up else abort_switch, node, as_json=as_json)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from sparkctl.cli import loop
+from sparkctl.cli import verb_runner
 from sparkctl.cli.options import (
     complete_profiles,
     create_context,
@@ -94,7 +94,7 @@ def _diagnose_source(
     nodes = (
         select_configured_nodes(node) if node or load_config(required=False).nodes else []
     )  # saved logs need no config
-    return loop.run_async(diagnose_instance(context, log, nodes, engine))
+    return verb_runner.run_async(diagnose_instance(context, log, nodes, engine))
 
 
 def _looks_like_path(word: str) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sparkctl.cli.verb_runner import EventPrinter
-    from sparkctl.commands.context import CommandContext
+    from sparkctl.context import CommandContext
     from sparkctl.model.node import Node
 
 _HANG = 18  # below the words of a finding

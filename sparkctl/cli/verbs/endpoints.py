@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli import loop
+from sparkctl.cli import verb_runner
 from sparkctl.cli.options import create_context, node_option, select_configured_nodes
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def command(node: tuple[str, ...], form: str, as_json: bool) -> int:
 
     as_json = as_json or form == "json"
     context = create_context(may_ask=not as_json)
-    served, silent = loop.run_async(list_endpoints(context, select_configured_nodes(node)))
+    served, silent = verb_runner.run_async(list_endpoints(context, select_configured_nodes(node)))
     if as_json:
         stdout.print_json(build_endpoints_json(served))
     elif served:

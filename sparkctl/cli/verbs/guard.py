@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from sparkctl.cli import loop
+from sparkctl.cli import verb_runner
 from sparkctl.cli.options import (
     complete_profiles,
     create_context,
@@ -50,7 +50,7 @@ def guard_status_command(node: tuple[str, ...], as_json: bool) -> int:
     from sparkctl.model.json_codec import to_json_data
     from sparkctl.views.guard_view import format_guard_status
 
-    views = loop.run_async(look(create_context(may_ask=not as_json), select_configured_nodes(node)))
+    views = verb_runner.run_async(look(create_context(may_ask=not as_json), select_configured_nodes(node)))
     if as_json:
         stdout.print_json({"schema": 1, "nodes": to_json_data(views)})
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli import loop
+from sparkctl.cli import verb_runner
 from sparkctl.cli.options import create_context
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def command(entries: tuple[str, ...], identity: str | None, models: str | None, 
     """
     from sparkctl import paths
     from sparkctl.cli import stderr, stdout
-    from sparkctl.config_write import write_config
+    from sparkctl.config import write_config
     from sparkctl.errors import ExitCode, InvalidInput
 
     _check_paths(identity, models)
@@ -47,7 +47,7 @@ def command(entries: tuple[str, ...], identity: str | None, models: str | None, 
     if path.exists() and not replace:
         raise InvalidInput(f"there is a config already ({path}); it was kept", "edit it, or: sparkctl init --replace")
     nodes = nodes or _ask_for_nodes(identity, models)
-    tested = [] if no_test else loop.run_async(_test_nodes(nodes))
+    tested = [] if no_test else verb_runner.run_async(_test_nodes(nodes))
     for visit in tested:
         stderr.print_message(f"{visit.node.name}  {visit.words}")
         if visit.problem:

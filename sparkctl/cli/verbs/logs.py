@@ -6,6 +6,8 @@ import re
 
 import click
 
+from sparkctl.cli import stdout
+from sparkctl.cli.event_printers import TextPrinter
 from sparkctl.cli.options import (
     complete_profiles,
     create_context,
@@ -14,6 +16,28 @@ from sparkctl.cli.options import (
     parse_duration_option,
     select_configured_nodes,
 )
+from sparkctl.engines.line_preparer import split_carriage_returns
+from sparkctl.model.events import Event, LogArrived
+
+
+class LogPrinter(TextPrinter):
+    """Prints lines as they are, or after their stamp. A progress bar that was rewritten in place is one line, as it was
+    left, so that the nth line here is the line n that a verdict names. Where the logs of several ranks are shown together,
+    the node's name stands before each line."""
+
+    def __init__(self, timestamps: bool) -> None:
+        super().__init__()
+        self.timestamps = timestamps
+
+    def print_event(self, event: Event) -> None:
+        """Print a batch in one write."""
+        if not isinstance(event, LogArrived):
+            return super().print_event(event)
+        lines = ((line.when, split_carriage_returns(line.text)[-1]) for line in event.lines)
+        where = "" if event.rank is None else f"{event.node}  "
+        return stdout.print_sanitized_lines(
+            f"{where}{when} {text}" if self.timestamps else f"{where}{text}" for when, text in lines
+        )
 
 
 @click.command("logs", short_help="Show an instance's log, also of one that is gone.")
@@ -43,7 +67,6 @@ def command(
     """
     from sparkctl.cli.event_printers import JsonPrinter
     from sparkctl.cli.verb_runner import run_verb
-    from sparkctl.cli.verbs.log_teller import LogPrinter
     from sparkctl.commands.show_log import ShowLog, show_log
     from sparkctl.logs.bounded_pattern import compile_bounded
 

@@ -2,18 +2,75 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Iterable
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import click
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import ThreadingWSGIServer, make_wsgi_app
 
-from sparkctl.cli import loop
+from sparkctl.cli import verb_runner
 from sparkctl.cli.options import create_context, node_option, select_configured_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sparkctl.commands.context import CommandContext
+    from sparkctl.context import CommandContext
     from sparkctl.model.node import Node
+
+
+_PATHS = ("/", "/metrics")
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9.-]{1,253})(:[0-9]{1,5})?")
+App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class _SilentRequestHandler(WSGIRequestHandler):
+    """A scrape is no news."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+def create_metrics_server(port: int, host: str, registry: CollectorRegistry) -> WSGIServer:
+    """Return a server of the registry's page, not yet serving. Raises OSError where the port cannot be had."""
+    return make_server(host, port, _restrict_paths(make_wsgi_app(registry)), ThreadingWSGIServer, _SilentRequestHandler)
+
+
+def _restrict_paths(page: App) -> App:
+    """Refuse other paths, other methods than GET, and a Host that is not this machine: a web page may have its own name
+    resolved to 127.0.0.1, and would read what comes from there."""
+
+    def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if not _is_here(environ.get("HTTP_HOST")):
+            start("403 Forbidden", [("Content-Type", "text/plain")])
+            return [b"ask for it as http://127.0.0.1 or http://localhost\n"]
+        if environ.get("PATH_INFO") not in _PATHS:
+            start("404 Not Found", [("Content-Type", "text/plain")])
+            return [b"there is only /metrics\n"]
+        if environ.get("REQUEST_METHOD") != "GET":
+            start("405 Method Not Allowed", [("Content-Type", "text/plain"), ("Allow", "GET")])
+            return [b""]
+        return page(environ, start)
+
+    return answer
+
+
+def _is_here(host: str | None) -> bool:
+    """Tell whether a Host header names this machine itself: localhost or a loopback address, with whatever port."""
+    found = _HOST.fullmatch(host or "")
+    if found is None:
+        return False
+    name = found["name"].lower().rstrip(".")
+    if name == "localhost":
+        return True
+    try:
+        return ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
 
 PORT = 9768
 _HERE = "127.0.0.1"  # the numbers are nobody's business but this machine's; there is no option to widen it
@@ -37,7 +94,9 @@ def command(node: tuple[str, ...], serve: int | None) -> int:
     """
     context = create_context(may_ask=serve is None)
     nodes = select_configured_nodes(node)
-    return loop.run_async(_print_metrics(context, nodes) if serve is None else _serve_metrics(context, nodes, serve))
+    return verb_runner.run_async(
+        _print_metrics(context, nodes) if serve is None else _serve_metrics(context, nodes, serve)
+    )
 
 
 async def _print_metrics(context: CommandContext, nodes: Sequence[Node]) -> int:
@@ -63,7 +122,6 @@ async def _serve_metrics(context: CommandContext, nodes: Sequence[Node], port: i
 
     from sparkctl.cli import stderr, stdout
     from sparkctl.cli.verb_runner import run_until_interrupt
-    from sparkctl.cli.verbs.scrape import create_metrics_server
     from sparkctl.errors import InvalidInput
     from sparkctl.model.node import NodeState
     from sparkctl.monitor.node_views import NodeTelemetryView

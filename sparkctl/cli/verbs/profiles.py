@@ -79,8 +79,8 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
     from sparkctl.profiles import profile_lint
     from sparkctl.profiles.field_types import version
     from sparkctl.profiles.library import ProfileLibrary
-    from sparkctl.profiles.mend import apply_lint_fixes
-    from sparkctl.views.profiles.lint_lines import build_lint_json, format_lint
+    from sparkctl.profiles.profile_edit import apply_lint_fixes
+    from sparkctl.views.profiles.lint_view import build_lint_json, format_lint
 
     try:
         asked = None if engine_version is None else version(engine_version)

@@ -109,9 +109,9 @@ def command(
         raise click.UsageError(f"--allow: {wrong}", ctx) from wrong
     if from_container is not None:
         context = create_context(may_ask=not as_json)
-        from sparkctl.cli import loop
+        from sparkctl.cli import verb_runner
 
-        found = loop.run_async(
+        found = verb_runner.run_async(
             import_profile.import_from_container(context, select_one_node(node), from_container, request)
         )
     else:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli import loop
+from sparkctl.cli import verb_runner
 from sparkctl.cli.options import create_context, json_document_option, node_option, select_configured_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sparkctl.commands.context import CommandContext
     from sparkctl.commands.stop.pending_stops import PendingStop
+    from sparkctl.context import CommandContext
     from sparkctl.model.node import Node
     from sparkctl.monitor.node_views import NodeStatusView
 
@@ -35,8 +35,8 @@ def command(node: tuple[str, ...], watch: bool, check: bool, as_json: bool, plai
     context = create_context(may_ask=not as_json)
     nodes = select_configured_nodes(node)
     if watch:
-        return loop.run_async(_watch(context, nodes, as_json, plain_letters))
-    return loop.run_async(_once(context, nodes, check, as_json, plain_letters))
+        return verb_runner.run_async(_watch(context, nodes, as_json, plain_letters))
+    return verb_runner.run_async(_once(context, nodes, check, as_json, plain_letters))
 
 
 async def _once(context: CommandContext, nodes: Sequence[Node], check: bool, as_json: bool, plain_letters: bool) -> int:

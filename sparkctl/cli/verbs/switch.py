@@ -41,9 +41,8 @@ def command(
     Only what conflicts stops, by memory, port, exclusive group or name, and whole models only. What sparkctl did not start
     is named and left alone. The old containers are kept until the new one has answered with a token.
     """
-    from sparkctl.cli.event_printers import JsonPrinter
+    from sparkctl.cli.event_printers import JsonPrinter, SwitchPrinter
     from sparkctl.cli.options import add_other_nodes, select_rank_nodes
-    from sparkctl.cli.switch_teller import SwitchPrinter
     from sparkctl.cli.verb_runner import run_verb
     from sparkctl.commands.switch.switch_instance import switch_instance
     from sparkctl.commands.switch.switch_request import SwitchInstance

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli import loop
+from sparkctl.cli import verb_runner
 from sparkctl.cli.options import create_context, node_option, select_configured_nodes
 from sparkctl.cli.record_options import open_recorder, record_options, recording_exit_code
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from sparkctl.commands.context import CommandContext
+    from sparkctl.context import CommandContext
     from sparkctl.model.node import Node
     from sparkctl.monitor.event_recording import EventRecorder
     from sparkctl.monitor.node_views import NodeTelemetryView
@@ -42,7 +42,7 @@ class TopPrinter:
     def show(self, views: Sequence[NodeTelemetryView]) -> None:
         """Print the look."""
         from sparkctl.cli import stdout
-        from sparkctl.views.top_document import build_top_json
+        from sparkctl.views.top_view import build_top_json
 
         if self.as_json:
             stdout.print_json(build_top_json(views))
@@ -81,8 +81,8 @@ def command(
     nodes = select_configured_nodes(node)
     with open_recorder(ctx, record, overwrite) as recording:
         if once:
-            return recording_exit_code(loop.run_async(_once(context, nodes, paper, recording)), recording)
-        return recording_exit_code(loop.run_async(_watch(context, nodes, paper, recording)), recording)
+            return recording_exit_code(verb_runner.run_async(_once(context, nodes, paper, recording)), recording)
+        return recording_exit_code(verb_runner.run_async(_watch(context, nodes, paper, recording)), recording)
 
 
 def _play_recording(
@@ -103,7 +103,7 @@ def _play_recording(
     if once:
         paper.show(load_final_views(events, names))
     else:
-        loop.run_async(_print_updates(replay_recording(SystemClock(), events, names, speed or 1.0), paper))
+        verb_runner.run_async(_print_updates(replay_recording(SystemClock(), events, names, speed or 1.0), paper))
     return 0
 
 

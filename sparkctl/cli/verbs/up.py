@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sparkctl.cli import stdout
+from sparkctl.cli.event_printers import TextPrinter
 from sparkctl.cli.options import (
     complete_profiles,
     create_context,
@@ -23,10 +25,34 @@ from sparkctl.cli.record_options import (
     record_option,
     recording_exit_code,
 )
+from sparkctl.model.events import Event, LaunchPlanned
+from sparkctl.model.json_codec import redact_launch_plan, to_json_data
+from sparkctl.profiles.exporters.docker_line import format_docker_run
+from sparkctl.views.profiles.launch_plan_view import format_launch_plan
 
 if TYPE_CHECKING:
     from sparkctl.commands.start.start_request import StartInstance
     from sparkctl.commands.switch.switch_request import SwitchInstance
+
+
+class LaunchPlanPrinter(TextPrinter):
+    """Prints the plan on stdout; warnings and refusals are told as ever."""
+
+    def __init__(self, plan_format: str) -> None:
+        super().__init__()
+        self.plan_format = plan_format
+
+    def print_event(self, event: Event) -> None:
+        """Print the plan when it comes."""
+        if not isinstance(event, LaunchPlanned):
+            return super().print_event(event)
+        if self.plan_format == "docker":
+            if event.plan.ranks > 1:
+                stdout.print_line(f"# on {event.node}, rank {event.plan.rank} of {event.plan.ranks}")
+            return stdout.print_line(format_docker_run(event.plan))
+        if self.plan_format == "json":
+            return stdout.print_json(to_json_data(redact_launch_plan(event.plan)))
+        return stdout.print_lines(format_launch_plan(event.plan, stdout.width()))
 
 
 @click.command("up", short_help="Start a profile on a node and wait until it is ready.")
@@ -94,7 +120,7 @@ def command(
     teller = _create_printer(as_json, dry_run, plan_format)
     verb: EventSource = partial(start_instance, context, request)
     if replace and not (detach or force or plan_format):
-        from sparkctl.cli.switch_teller import SwitchPrinter
+        from sparkctl.cli.event_printers import SwitchPrinter
         from sparkctl.commands.switch.switch_instance import switch_instance
 
         teller = teller if as_json else SwitchPrinter(dry_run)
@@ -130,6 +156,5 @@ def _create_printer(as_json: bool, dry_run: bool, plan_format: str | None) -> An
         return JsonPrinter()
     if not dry_run:
         return TextPrinter("stopping to watch ...")
-    from sparkctl.cli.verbs.plan_teller import LaunchPlanPrinter
 
     return LaunchPlanPrinter(plan_format or "text")

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sparkctl.errors import OperationRefused
-from sparkctl.model.fabric import FabricRoute, Lane, NodeLanes, RouteEnd
-from sparkctl.model.links import parse_port_number
+from sparkctl.model.fabric import FabricRoute, Lane, NodeLanes, RouteEnd, parse_port_number
 from sparkctl.model.node import NodeName
 
 _FAST = 40_000  # Mb/s from which on a port without RDMA counts as the cable, too

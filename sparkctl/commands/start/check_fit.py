@@ -6,13 +6,13 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.event_stream import Emit, stream_events
 from sparkctl.commands.start import node_fit
 from sparkctl.commands.start.launch_plans import build_rank_launches
-from sparkctl.commands.start.ranks_preflight import refuse_wrong_node_count
+from sparkctl.commands.start.start_preflight import refuse_wrong_node_count
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.concurrency import gather_or_cancel
+from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.errors import ExitCode, NodeError
 from sparkctl.model.container import Container

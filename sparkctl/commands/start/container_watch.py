@@ -6,9 +6,9 @@ import asyncio
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.event_stream import Emit, missing_lines_warning
 from sparkctl.commands.guard_session import is_loading_weights
+from sparkctl.context import CommandContext
 from sparkctl.engines.base import Engine
 from sparkctl.errors import (
     ConnectionLost,
@@ -25,17 +25,16 @@ from sparkctl.logs.log_archive import SavedLogWriter
 from sparkctl.logs.own_requests import drop_own_requests
 from sparkctl.logs.timestamps import parse_log_time
 from sparkctl.model.container import Container, ContainerState
-from sparkctl.model.engine_facts import EngineFact
+from sparkctl.model.engine_metrics import EngineFact
 from sparkctl.model.events import FactsLearned, LogArrived, PhaseChanged, WarningEmitted
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.log_line import LogLine
-from sparkctl.model.masking import LineMasker
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import ExpectedDurations, Phase, Step
-from sparkctl.model.secrets import redact
+from sparkctl.model.secrets import LineMasker, redact
 from sparkctl.model.verdict import Verdict
 from sparkctl.monitor import engine_probe
-from sparkctl.monitor.asking import QueryMarkerSupport
+from sparkctl.monitor.engine_probe import QueryMarkerSupport
 from sparkctl.transport.docker.log_stream import ContainerLogStream
 from sparkctl.transport.session import Session
 

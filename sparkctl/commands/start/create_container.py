@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from sparkctl.commands.context import CommandContext, CommandInterrupted, NodeLock
+from sparkctl.context import CommandContext, CommandInterrupted, NodeLock
 from sparkctl.errors import ConnectionLost, ContainerNotFound, DockerError, NodeError
 from sparkctl.history.model import NodeResult
 from sparkctl.model.container import ContainerState

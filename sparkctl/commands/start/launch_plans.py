@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import re
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.fabric.route import build_nccl_environment, find_fabric_route
 from sparkctl.commands.start.start_preflight import refuse_without_docker
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.concurrency import gather_or_cancel
+from sparkctl.context import CommandContext
+from sparkctl.engines import load_engine
 from sparkctl.engines.base import Rank
+from sparkctl.errors import InvalidInput
+from sparkctl.model.container import Container
+from sparkctl.model.container_labels import (
+    parse_expected_memory_label,
+    parse_port_label,
+    parse_ready_rule_label,
+    parse_stop_grace_label,
+)
 from sparkctl.model.fabric import FabricRoute, NodeLanes
-from sparkctl.model.launch_plan import LaunchPlan
-from sparkctl.model.node import Node
+from sparkctl.model.json_codec import redact_launch_plan
+from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec, LaunchPlan, PhaseTimeouts, ReadinessRule
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.profile import Profile
 from sparkctl.node.node_inspection import LaneReadings
-from sparkctl.profiles.launch_planning import RankPlacement
+from sparkctl.profiles.launch_planning import RankPlacement, build_launch_plan
 from sparkctl.profiles.launch_planning import build_launch_plan as make_plan
 from sparkctl.transport.session import Session, node_failures
 
@@ -96,3 +108,98 @@ def _build_plan(
         place=place,
     )
     return plan if request.guarded else replace(plan, guard=None)
+
+
+async def read_node_home(ctx: CommandContext, node: Node) -> str:
+    """Return the home of the node's user there, ``~`` where it does not say. Raises `NodeError`."""
+    async with ctx.session(node) as session:
+        await session.link.connect()
+        await session.read_node("identity")
+    return session.user_home
+
+
+def build_preview_plan(
+    ctx: CommandContext, profile: Profile, node: Node, home: str, environ: Mapping[str, str]
+) -> LaunchPlan:
+    """Return the launch that `up` would make of a profile. Raises `InvalidInput` for what it would refuse in the profile."""
+    return build_launch_plan(
+        profile, node, home=home, operator=ctx.operator, environ=environ, engine=load_engine(profile.engine)
+    )
+
+
+_UNSET = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\} is not set")
+_SOMEWHERE = "/~"  # stands for a home that is not known: no path begins like that
+_ANY = NodeName("spark")
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPreview:
+    """The launch as far as it can be told: None where it cannot; ``refusal`` is why `up` would not do it."""
+
+    plan: LaunchPlan | None
+    refusal: InvalidInput | None = None
+
+
+def preview_launch(
+    ctx: CommandContext, profile: Profile, node: Node | None, home: str | None, environ: Mapping[str, str]
+) -> LaunchPreview:
+    """Return the launch of a profile, also without a node: a ``home`` that is not known is ``~``, and a variable that is not
+    set stands as it is written."""
+    where = node or Node(_ANY, str(_ANY))
+    refusal = None
+    try:
+        made = build_preview_plan(ctx, profile, where, home or _SOMEWHERE, environ)
+    except InvalidInput as error:
+        refusal = error
+        unset = {name: f"${{{name}}}" for name in _UNSET.findall(error.message)}
+        try:
+            made = build_preview_plan(ctx, profile, where, home or _SOMEWHERE, {**environ, **unset})
+        except InvalidInput:
+            return LaunchPreview(None, refusal)
+    mounts = tuple(
+        replace(one, source=one.source[1:]) if one.source.startswith(_SOMEWHERE) else one for one in made.mounts
+    )
+    return LaunchPreview(replace(made, mounts=mounts), refusal)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerLaunch:
+    """``plan`` may be shown: its secrets are masked. Of it only what makes the ``docker run`` line is read back, and what
+    labels tell: ``ready`` is None where they do not. ``started`` in unix seconds by the node's clock."""
+
+    plan: LaunchPlan
+    ready: ReadinessRule | None
+    started: float | None
+
+
+async def read_container_launch(ctx: CommandContext, node: Node, container_id: str) -> ContainerLaunch:
+    """Look how a container was started. Raises `NodeError` and `DockerError`, NoSuchContainer among them."""
+    async with ctx.session(node) as session:
+        await session.link.connect()
+        container = await session.docker.inspect_container(container_id)
+        return rebuild_launch_plan(node, container, await session.docker.read_run_options(container_id))
+
+
+def rebuild_launch_plan(node: Node, container: Container, run: DockerRunSpec) -> ContainerLaunch:
+    """Return the plan that a container came of. Pure."""
+    ready = parse_ready_rule_label(container)
+    same = {one.name: getattr(run, one.name) for one in fields(DockerRunSpec) if one.name != "name"}
+    plan = LaunchPlan(
+        node=node.name,
+        instance=container.label(ContainerLabel.INSTANCE) or container.name,
+        profile=container.label(ContainerLabel.PROFILE) or "",
+        profile_hash=container.label(ContainerLabel.HASH) or "",
+        engine=container.label(ContainerLabel.ENGINE) or "",
+        container_name=run.name,
+        port=parse_port_label(container),
+        served_model=None,
+        api_key=None,
+        ready=ready or ReadinessRule(None, None, "none"),
+        timeouts=PhaseTimeouts(),
+        drop_caches=False,
+        stop_grace=parse_stop_grace_label(container) or 0.0,
+        expected_memory=parse_expected_memory_label(container),
+        floor_memory=None,
+        **same,
+    )
+    return ContainerLaunch(redact_launch_plan(plan), ready, container.started)

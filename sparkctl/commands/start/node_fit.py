@@ -6,19 +6,17 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.start.start_request import to_switch_command
 from sparkctl.concurrency import gather_or_cancel
+from sparkctl.context import CommandContext
 from sparkctl.engines.command_flags import CommandFlags
-from sparkctl.engines.memory_estimate import DraftWorkspace
-from sparkctl.engines.readable import find_invalid_memory_flag, find_unresolved_flag
+from sparkctl.engines.memory_estimate import DraftWorkspace, find_invalid_memory_flag, find_unresolved_flag
 from sparkctl.errors import InvalidInput, OperationRefused
-from sparkctl.model.checkpoint import CheckpointFiles
 from sparkctl.model.container import Container
 from sparkctl.model.container_labels import parse_expected_memory_label, parse_port_label, parse_ready_rule_label
 from sparkctl.model.guard_state import DEFAULT_FLOOR
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan, ReadinessTarget
-from sparkctl.model.memory_fit import FitOutcome, MemoryBudget, MemoryFit, MemoryHolder
+from sparkctl.model.memory_fit import CheckpointFiles, FitOutcome, MemoryBudget, MemoryFit, MemoryHolder
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.secrets import redact

@@ -3,37 +3,99 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from sparkctl.commands.context import CommandContext, NodeLock
 from sparkctl.commands.drop_caches import MissingSudoRight, drop_node_caches
 from sparkctl.commands.event_stream import Emit
 from sparkctl.commands.guard_session import stop_watching_containers
 from sparkctl.commands.history_writer import build_node_result
-from sparkctl.commands.start import earlier, node_fit
+from sparkctl.commands.start import node_fit
 from sparkctl.commands.start.container_watch import WatchResult, secrets_of
 from sparkctl.commands.start.create_container import CreateTimeout, create_container
 from sparkctl.commands.start.launch_plans import RankLaunch
 from sparkctl.commands.start.port_check import verify_port_access
 from sparkctl.commands.start.rank_watch import RankWatch, cancel_or_raise
-from sparkctl.commands.start.start_measurements import StartMemory
+from sparkctl.commands.start.start_measurements import StartMemory, StartTimer
 from sparkctl.commands.start.start_preflight import PreflightInspection, StartDecision, decide_start
 from sparkctl.commands.start.start_request import StartInstance
-from sparkctl.commands.start.timing import StartTimer
-from sparkctl.commands.stop.stop import remove_ended_container, stop_container
+from sparkctl.commands.stop.stop_containers import remove_ended_container, stop_container
 from sparkctl.concurrency import gather_or_cancel
+from sparkctl.context import CommandContext, NodeLock
 from sparkctl.errors import ContainerNotFound, DockerError, NodeError, OperationRefused, SparkctlError
-from sparkctl.logs import edits
+from sparkctl.history.model import NodeResult
+from sparkctl.logs import start_verdict, verdict_builder
 from sparkctl.model.events import MemorySampled, PhaseChanged
 from sparkctl.model.guard_state import UnwatchReason
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.phase import ExpectedDurations, Phase
+from sparkctl.model.questions import RetryStartQuestion
 from sparkctl.model.units import format_duration
 from sparkctl.model.verdict import ChangeDirection, Evidence, FailureCause, Verdict
-from sparkctl.monitor import engine_probe, switch_journal
-from sparkctl.monitor.asking import QueryMarkerSupport
+from sparkctl.monitor import engine_probe, guard_receipts, switch_journal
+from sparkctl.monitor.engine_probe import QueryMarkerSupport
 from sparkctl.transport.session import Session
+
+_WITHIN = 3600.0  # seconds
+_BEFORE_ASKING = 2  # failed starts within them
+
+Warn = Callable[[str], None]
+
+
+async def collect_guard_receipts(session: Session, ctx: CommandContext, plan: LaunchPlan, warn: Warn) -> None:
+    """Fetch what the guard left while nobody was connected, and say what became of an earlier start of this."""
+    for receipt in (await guard_receipts.read_guard_directory(session)).receipts:
+        if guard_receipts.save_receipt(ctx, session, receipt, warn) and receipt.instance == plan.instance:
+            when = time.strftime("%H:%M", time.localtime(receipt.at))
+            warn(f"the guard stopped {plan.instance} at {when}: {start_verdict.describe_memory_drop(receipt)}")
+
+
+async def confirm_after_failures(ctx: CommandContext, plans: Sequence[LaunchPlan], again: str) -> None:
+    """Two starts that failed one after the other are a reason to think before the third: ask, or refuse.
+
+    ``plans`` are those of all ranks, the head's first: whichever of them failed. ``again`` is the command that asks for the
+    same once more. Raises `Refused` where the answer is no, or nobody answers.
+    """
+    head, since = plans[0], ctx.clock.unix_time() - _WITHIN
+    found = {one for plan in plans for one in ctx.history.failures_since_ready(plan.profile, plan.node, since)}
+    failures = tuple(sorted(found))
+    if len(failures) < _BEFORE_ASKING or await ctx.asker.ask_yes_no(
+        RetryStartQuestion(head.node, head.profile, failures)
+    ):
+        return
+    raise OperationRefused(
+        f"{head.profile} failed on {' and '.join(plan.node for plan in plans)} {len(failures)} times within the last hour "
+        f"({_describe_failures([how for _, how in failures])}); nothing was started",
+        f"see why: sparkctl logs {head.instance} --node {head.node}\nstart it all the same: {again} --again",
+    )
+
+
+def _describe_failures(causes: Sequence[str]) -> str:
+    """Return how the starts failed, in words, each way once."""
+    words = [cause.replace("-", " ") for cause in causes]
+    if len(set(words)) == 1:
+        return f"each time: {words[0]}"
+    return ", ".join(words)
+
+
+def record_start_failure(
+    ctx: CommandContext, plan: LaunchPlan, container: str, verdict: Verdict, warn: Warn, *, counts: bool
+) -> None:
+    """Keep why this start failed beside its log; ``counts``: as a failure, not only as one that took too long."""
+    try:
+        ctx.history.save_verdict(plan.instance, plan.node, container, verdict)
+        if counts and ctx.operation is not None:
+            ctx.record_node_result(
+                NodeResult(plan.node, plan.instance, container=container or None, cause=str(verdict.cause))
+            )
+        elif counts:
+            now = ctx.clock.unix_time()
+            ctx.history.record_failure(plan.profile, plan.profile_hash, plan.node, verdict.cause, container, now)
+    except OSError as error:
+        warn(f"this failed start was not kept in the history: {error}")
+
 
 _IDENTITY = ("identity", "memory", "processes", "gpu", "listen", "docker")
 
@@ -97,7 +159,7 @@ class RankStart(RankWatch):
 
     async def collect_earlier(self) -> None:
         """Fetch what an earlier start left there, and say what became of it."""
-        await earlier.collect_guard_receipts(self.session, self.ctx, self.plan, self.warn)
+        await collect_guard_receipts(self.session, self.ctx, self.plan, self.warn)
 
     async def is_ready(self) -> bool:
         """Ask an instance that runs already whether it is ready; raises `Refused` where it is up and gives no token."""
@@ -219,5 +281,5 @@ def verdict_of_create_timeout(plan: LaunchPlan, late: CreateTimeout) -> Verdict:
         evidence,
         late.hint or "",
         limit,
-        edit=edits.suggest_field_change(plan, limit, ChangeDirection.RAISE),
+        edit=verdict_builder.suggest_field_change(plan, limit, ChangeDirection.RAISE),
     )

@@ -9,25 +9,24 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
-from sparkctl.commands.context import CommandContext, NodeLock
 from sparkctl.commands.event_stream import Emit, open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.node_lock import acquire_node_lock
-from sparkctl.commands.start import connectivity_check, earlier, login_check
+from sparkctl.commands.start import connectivity_check, rank_start
 from sparkctl.commands.start.create_container import CreateTimeout
 from sparkctl.commands.start.launch_plans import build_rank_launches
 from sparkctl.commands.start.rank_start import RankStart, verdict_of_create_timeout
-from sparkctl.commands.start.rank_watch import RankWatch
-from sparkctl.commands.start.ranks_preflight import (
+from sparkctl.commands.start.rank_watch import Offsets, RankWatch, measure_clock_offsets, watch_ranks
+from sparkctl.commands.start.start_preflight import (
     refuse_different_images,
     refuse_partial_stop,
     refuse_partially_running,
     refuse_wrong_node_count,
 )
-from sparkctl.commands.start.ranks_watch import Offsets, measure_clock_offsets, watch_ranks
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.settle_pending_stops import withdraw
 from sparkctl.concurrency import gather_or_cancel
+from sparkctl.context import CommandContext, NodeLock
 from sparkctl.errors import DockerError, ExitCode, NodeError
 from sparkctl.history.model import OperationKind
 from sparkctl.logs import start_verdict
@@ -129,7 +128,7 @@ class _StartRun:
             return await guard(self._check_running_instance(), _UNCHANGED)
         if not self.request.once_more:
             plans = [rank.plan for rank in self.ranks]
-            await guard(earlier.confirm_after_failures(self.ctx, plans, self.request.retry_command), _UNCHANGED)
+            await guard(rank_start.confirm_after_failures(self.ctx, plans, self.request.retry_command), _UNCHANGED)
         return None
 
     async def _look(self, sessions: Sequence[Session]) -> None:
@@ -156,7 +155,10 @@ class _StartRun:
         if self.way is None or self.head.decision.attach is not None:
             return
         cautions = (*self.way.cautions, *await connectivity_check.check_fabric(sessions, self.way))
-        for caution in (*cautions, *await login_check.check_rank_logins(self.request.engine, sessions, self.way)):
+        for caution in (
+            *cautions,
+            *await connectivity_check.check_rank_logins(self.request.engine, sessions, self.way),
+        ):
             self.emit(WarningEmitted(self.ctx.clock.unix_time(), None, caution))
 
     async def _check_running_instance(self) -> CommandEnded | None:
@@ -281,7 +283,7 @@ class _StartRun:
             return self._ended(Outcome.READY)
         root, verdict = end.rank, self._add_retry_command(end.verdict)
         has_failed = not end.timed_out
-        earlier.record_start_failure(self.ctx, root.plan, root.container_id, verdict, root.warn, counts=has_failed)
+        rank_start.record_start_failure(self.ctx, root.plan, root.container_id, verdict, root.warn, counts=has_failed)
         outcome = Outcome.TIMED_OUT if end.timed_out else Outcome.FAILED
         return replace(self._ended(outcome, root, verdict=verdict, log=end.log), more_logs=end.more_logs)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.event_stream import Emit
 from sparkctl.commands.stop.release import (
     ContainerFootprint,
@@ -19,6 +18,7 @@ from sparkctl.commands.stop.release import (
     find_surviving_processes,
     summarize_shm_files,
 )
+from sparkctl.context import CommandContext
 from sparkctl.errors import ContainerNotFound
 from sparkctl.model.container import Container
 from sparkctl.model.container_labels import parse_expected_memory_label

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.guard_session import stop_watching_containers
 from sparkctl.commands.stop.pending_stops import PendingStop, PendingStopFiles
-from sparkctl.commands.stop.stop import stop_container
+from sparkctl.commands.stop.stop_containers import stop_container
+from sparkctl.context import CommandContext
 from sparkctl.errors import ContainerNotFound
-from sparkctl.logs.clock_offset import measure_clock_offset
+from sparkctl.logs.rank_verdict import measure_clock_offset
 from sparkctl.model.container import Container
 from sparkctl.model.container_labels import parse_stop_grace_label
 from sparkctl.model.events import Event, WarningEmitted

@@ -10,14 +10,14 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.event_stream import Emit, build_end_from_error, open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.node_lock import BorrowedNodeLock, HeldNodeLock, acquire_node_lock
-from sparkctl.commands.stop import freed
 from sparkctl.commands.stop.last_known import OpenStart, find_open_starts
 from sparkctl.commands.stop.pending_stops import COMPLETING_COMMANDS, PendingStop, PendingStopFiles
 from sparkctl.commands.stop.stop_containers import StopResult, stop_containers
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.context import CommandContext
 from sparkctl.errors import (
     ConnectionLost,
     DockerError,
@@ -33,15 +33,44 @@ from sparkctl.errors import (
 from sparkctl.history.model import OperationKind
 from sparkctl.model.container import Container
 from sparkctl.model.container_labels import parse_port_label
-from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
+from sparkctl.model.events import CommandEnded, ContainersListed, Event, Outcome, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.sanitize import sanitize_line
 from sparkctl.model.suggest import format_did_you_mean
 from sparkctl.model.switch_plan import JournalPresence
+from sparkctl.model.units import format_gib
 from sparkctl.monitor import switch_journal as journals
-from sparkctl.monitor.wholes import InstanceContainers, RankContainer, group_by_instance
+from sparkctl.monitor.node_status import build_instance_view
+from sparkctl.monitor.ranks import InstanceContainers, RankContainer, group_by_instance
 from sparkctl.transport.session import Session
+
+
+async def list_remaining_containers(ctx: CommandContext, sessions: Sequence[Session], emit: Emit) -> list[str]:
+    """Return a line for each node and for each foreign container that runs there, and emit all of what stands there."""
+    lines = []
+    for session in sessions:
+        node = session.node.name
+        try:
+            look, containers = await gather_or_cancel(
+                session.read_node("memory", "processes", "gpu"), session.docker.list_containers()
+            )
+            views = await gather_or_cancel(
+                *(build_instance_view(session, one, look.container_memory(one.id)) for one in containers)
+            )
+        except SparkctlError as error:
+            emit(WarningEmitted(ctx.clock.unix_time(), node, error.message, error.hint))
+            continue
+        found = tuple(view for view in views if view is not None)
+        emit(ContainersListed(ctx.clock.unix_time(), node, found))
+        lines.append(f"{node}: {format_gib(None if look.memory is None else look.memory.available)} available")
+        lines += [
+            f"{node}: {sanitize_line(one.container)} was not started by sparkctl and is left alone ({format_gib(one.memory)})"
+            for one in found
+            if not one.ours
+        ]
+    return lines
+
 
 _LOG_FIRST = (
     "find out why (is this disk full? df -h), then repeat the command: it saves the log and removes the container"
@@ -286,7 +315,7 @@ class _StopRun:
     async def _planned(self, chosen: Sequence[InstanceContainers]) -> CommandEnded:
         await self._refuse_during_switch(chosen)
         lines = [f"would stop {whole.name} on {_both(whole.nodes)}" for whole in chosen]
-        stays = await freed.list_remaining_containers(self.ctx, self._asked_sessions(), self.emit)
+        stays = await list_remaining_containers(self.ctx, self._asked_sessions(), self.emit)
         if (failure := self._told_failure()) is not None:
             return build_end_from_error(failure, self.ctx, self._seconds)
         message = "\n".join([*(lines or ["nothing that sparkctl started runs there"]), *stays])
@@ -311,7 +340,7 @@ class _StopRun:
             what = f"{asked} does not run" if asked else "nothing that sparkctl started runs"
             lines.append(f"{what} on {' or '.join(self.asked)}; nothing to stop")
         if self.request.frees:
-            lines += await freed.list_remaining_containers(self.ctx, self._asked_sessions(), self.emit)
+            lines += await list_remaining_containers(self.ctx, self._asked_sessions(), self.emit)
         if self.unmatched:
             lines = [f"stopped here, but a rank may still run: {', '.join(self.unmatched)}"]
         elif not all(one.is_proved for one in done):

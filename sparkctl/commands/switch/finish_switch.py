@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.event_stream import Emit, open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.switch.switch_instance import rerun_switch
@@ -15,6 +14,7 @@ from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_runner import SwitchStepRunner
 from sparkctl.commands.switch.switch_transaction import SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
+from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.errors import NodeError, OperationRefused, SparkctlError
 from sparkctl.history.model import OperationKind

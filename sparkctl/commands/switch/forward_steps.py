@@ -9,8 +9,7 @@ from typing import Any
 from sparkctl.commands.event_stream import forward_events
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.stop.pending_stops import PendingStop, PendingStopFiles
-from sparkctl.commands.stop.stop import remove_ended_container
-from sparkctl.commands.stop.stop_containers import stop_containers
+from sparkctl.commands.stop.stop_containers import remove_ended_container, stop_containers
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_transaction import SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
@@ -24,7 +23,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.sanitize import sanitize_line
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.units import format_duration, format_gib
-from sparkctl.monitor.wholes import RankContainer, group_by_instance
+from sparkctl.monitor.ranks import RankContainer, group_by_instance
 
 _SUFFIX = re.compile(r"\.kept-[0-9a-f]{6}$")
 _MOST_NAME = 200

@@ -17,7 +17,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.sanitize import sanitize_line
 from sparkctl.model.switch_plan import NodeSwitchPlan, SwitchConflict, SwitchContainer, SwitchPlan
 from sparkctl.model.units import format_gib
-from sparkctl.monitor.wholes import InstanceContainers, RankContainer, group_by_instance
+from sparkctl.monitor.ranks import InstanceContainers, RankContainer, group_by_instance
 
 _FEW = 8  # instances of which every choice is tried; of more only one alone, and the largest together
 _BETWEEN = (ContainerState.REMOVING, ContainerState.UNKNOWN)

@@ -8,16 +8,14 @@ from dataclasses import replace
 
 from sparkctl.commands.drop_caches import MissingSudoRight, drop_node_caches
 from sparkctl.commands.guard_session import stop_watching_containers
-from sparkctl.commands.start.launched import rebuild_launch_plan
-from sparkctl.commands.start.rank_watch import RankWatch
-from sparkctl.commands.start.ranks_watch import InstanceWatchResult, measure_clock_offsets, watch_ranks
-from sparkctl.commands.stop.stop import StoppedContainer, stop_container
-from sparkctl.commands.stop.stop_containers import resolve_stop_grace
-from sparkctl.commands.switch.forward_steps import original_name
-from sparkctl.commands.switch.switch_transaction import SwitchTransaction
+from sparkctl.commands.start.launch_plans import rebuild_launch_plan
+from sparkctl.commands.start.rank_watch import InstanceWatchResult, RankWatch, measure_clock_offsets, watch_ranks
+from sparkctl.commands.stop.stop_containers import StoppedContainer, resolve_stop_grace, stop_container
+from sparkctl.commands.switch.forward_steps import list_old_containers, original_name, save_pending_stops
+from sparkctl.commands.switch.switch_transaction import OwnershipLost, SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.engines import engine_names, load_engine
-from sparkctl.errors import ContainerNotFound, DockerError, OperationRefused, SparkctlError
+from sparkctl.errors import ContainerNotFound, DockerError, DockerUnavailable, OperationRefused, SparkctlError
 from sparkctl.history.model import OperationKind
 from sparkctl.history.operation_recorder import OperationRecorder
 from sparkctl.logs.diagnosis import UNKNOWN_ENGINE
@@ -33,8 +31,8 @@ from sparkctl.model.switch_plan import SwitchStep, distinguish_names
 from sparkctl.model.units import format_duration
 from sparkctl.model.verdict import Verdict
 from sparkctl.monitor import engine_probe
-from sparkctl.monitor.asking import QueryMarkerSupport
-from sparkctl.monitor.wholes import RankContainer, group_by_instance
+from sparkctl.monitor.engine_probe import QueryMarkerSupport
+from sparkctl.monitor.ranks import RankContainer, group_by_instance
 from sparkctl.profiles.launch_planning import build_guard_rule
 from sparkctl.profiles.library import ProfileLibrary
 from sparkctl.transport.session import Session
@@ -315,3 +313,35 @@ async def _begins_with_head(session: Session, head: Container) -> bool:
     return engine in engine_names() and load_engine(engine).must_start_head_first(
         (await session.docker.read_run_options(head.id)).command
     )
+
+
+async def remove_both_sides(crew: SwitchTransaction) -> tuple[str, ...]:
+    """Stop and remove what the journal names and sparkctl made; return what of it stayed, or still holds something.
+
+    One that does not go keeps the others from nothing: a switch that cannot be undone has to have an end. Raises `Fenced`,
+    `NodeError` and `DockerDown`.
+    """
+    old = [(node, one) for node, one in await list_old_containers(crew) if one is not None and one.is_managed]
+    new = [(node, one) for node in crew.journal.nodes for one in await list_new_containers(crew, node)]
+    save_pending_stops(crew, old)
+
+    async def on(node: NodeName) -> list[str]:
+        there = [one for where, one in (*new, *old) if where == node]
+        return [f"{sanitize_line(one.name)} on {node}" for one in there if not await _is_gone(crew, node, one)]
+
+    stayed = [each for names in await gather_or_cancel(*(on(node) for node in crew.journal.touched)) for each in names]
+    if not stayed:
+        crew.report_step(SwitchStep.UNDOING, "what was left of both is gone, the logs are saved")
+    return tuple(stayed)
+
+
+async def _is_gone(crew: SwitchTransaction, node: NodeName, one: Container) -> bool:
+    """Take one away; tell whether it is gone with all that it held. Why it is not has been said."""
+    try:
+        stopped = await remove_container(crew, node, one)
+    except (OwnershipLost, DockerUnavailable):
+        raise
+    except (OperationRefused, DockerError) as why:
+        crew.warn(node, why.message, why.hint)
+        return False
+    return stopped.removed and stopped.is_proved

@@ -7,20 +7,19 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.event_stream import Emit, deduplicate_warnings, forward_events, open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.start.start_instance import start_instance
-from sparkctl.commands.start.timing import StartTimer
+from sparkctl.commands.start.start_measurements import StartTimer
 from sparkctl.commands.switch import planner
-from sparkctl.commands.switch.look import inspect_switch_nodes
 from sparkctl.commands.switch.planner import NodeInventory
 from sparkctl.commands.switch.rollback import order_restarts
-from sparkctl.commands.switch.switch_checks import check_flags, run_switch_checks
+from sparkctl.commands.switch.switch_checks import check_flags, inspect_switch_nodes, run_switch_checks
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_runner import SwitchStepRunner
 from sparkctl.commands.switch.switch_transaction import SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
+from sparkctl.context import CommandContext
 from sparkctl.errors import OperationRefused, SparkctlError
 from sparkctl.history.model import OperationKind
 from sparkctl.model.container import Container

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from sparkctl.commands.context import CommandInterrupted
-from sparkctl.commands.switch import forward_steps, giving_up, rollback
-from sparkctl.commands.switch.look import inspect_switch_nodes
+from sparkctl.commands.switch import forward_steps, rollback
+from sparkctl.commands.switch.switch_checks import inspect_switch_nodes
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_transaction import OwnershipLost, SwitchTransaction
+from sparkctl.context import CommandInterrupted
 from sparkctl.errors import DockerUnavailable, ExitCode, NodeError, OperationRefused, SparkctlError
 from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.guard_state import GuardCoverage
@@ -175,7 +175,7 @@ class SwitchStepRunner:
         )
         try:
             await crew.step(SwitchStep.UNDOING)
-            stayed = await guard(giving_up.remove_both_sides(crew), "interrupted while what is left was put away")
+            stayed = await guard(rollback.remove_both_sides(crew), "interrupted while what is left was put away")
             await crew.delete_journal()
         except (CommandInterrupted, NodeError, DockerUnavailable) as away:
             return await self._build_unfinished_end(away.message, away.exit_code, getattr(away, "node", None))

@@ -7,18 +7,17 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from sparkctl.commands.context import CommandContext, NodeLock
 from sparkctl.commands.event_stream import Emit, deduplicate_warnings
 from sparkctl.commands.node_lock import BorrowedNodeLock, HeldNodeLock, LockConflict, acquire_node_lock
 from sparkctl.commands.stop.settle_pending_stops import finish_pending_stops, withdraw
 from sparkctl.concurrency import gather_or_cancel
+from sparkctl.context import CommandContext, NodeLock
 from sparkctl.errors import ConnectionLost, NodeError, OperationRefused
 from sparkctl.model.events import SwitchStepped, WarningEmitted
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchStep
 from sparkctl.monitor import switch_journal as journals
-from sparkctl.node.journal import encode_switch_journal
-from sparkctl.node.switch_journal import NO_JOURNAL
+from sparkctl.node.switch_journal import NO_JOURNAL, encode_switch_journal
 from sparkctl.transport.session import Session, SharedSession
 
 _LAST_LOOK = 5.0  # seconds for a lost node to answer before the result is told without it

@@ -8,30 +8,92 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.event_stream import Emit, stream_events
 from sparkctl.commands.fabric.route import find_fabric_route
 from sparkctl.commands.start.start_preflight import refuse_without_docker
 from sparkctl.commands.transfer import transfer_plan
-from sparkctl.commands.transfer.image import transfer_image
 from sparkctl.commands.transfer.transfer_files import TransferReporter, compare_checksums, transfer_files
 from sparkctl.commands.transfer.transfer_plan import SpaceNeed, TransferPlan
-from sparkctl.commands.transfer.transfer_stream import TransferRoute
+from sparkctl.commands.transfer.transfer_stream import RouteUnreachable, TransferRoute, open_transfer_stream
 from sparkctl.concurrency import gather_or_cancel
+from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
-from sparkctl.errors import DiskFull, ExitCode, ImageNotFound, OperationRefused
+from sparkctl.errors import DiskFull, DockerError, ExitCode, ImageNotFound, OperationRefused, SparkctlError
 from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
 from sparkctl.model.fabric import NodeLanes
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
+from sparkctl.model.sanitize import sanitize_line
 from sparkctl.model.units import format_duration, format_gib, format_size
 from sparkctl.node import model_files_decoder
 from sparkctl.node.model_files_decoder import FileListing, FreeSpace
 from sparkctl.profiles.launch_planning import build_launch_plan as make_plan
 from sparkctl.profiles.memory_fit.estimate_input import list_checkpoint_paths
+from sparkctl.transport.docker.docker_errors import error_for_response
 from sparkctl.transport.docker.docker_responses import ImageInfo
 from sparkctl.transport.session import Session
+
+
+async def transfer_image(
+    near: Session, far: Session, name: str, image: ImageInfo, road: TransferRoute, progress: TransferReporter
+) -> str:
+    """Bring an image over and prove that it is the same on both; return the proof in words. Raises `DockerError`."""
+    progress.begin(f"image {name}", image.size)
+    job = {"n": 0, "image": name}
+    try:
+        await _stream(near, far, job, road, progress)
+    except RouteUnreachable:
+        progress.warn(
+            f"{near.node.name} does not reach {far.node.name} between them: the image goes through this machine"
+        )
+        await _stream(near, far, job, TransferRoute(), progress)
+    arrived = await far.docker.inspect_image(name)
+    if arrived is None or not arrived.is_same_image(image):
+        seen = "it is not there" if arrived is None else f"there it is {arrived.id[:19]}, here {image.id[:19]}"
+        raise DockerError(
+            far.node.name, f"{name} did not arrive on {far.node.name} as it left: {seen}",
+            f"on {far.node.name}: docker pull {name}",
+        )  # fmt: skip
+    if image.size is not None:
+        progress.at(image.size, is_last=True)  # the stream itself is a little longer or shorter
+    return f"the image is {arrived.id[:19]} on both"
+
+
+async def _stream(
+    near: Session, far: Session, job: dict[str, Any], road: TransferRoute, progress: TransferReporter
+) -> None:
+    ended: dict[str, tuple[int, str]] = {}
+    refused: list[str] = []
+    async with open_transfer_stream(near, far, ([job], [job]), road, 1) as pair:
+        async for side, said in pair.read_messages():
+            if "at" in said:
+                progress.at(said["at"])
+            if "status" in said:
+                ended[side] = int(said["status"]), sanitize_line(str(said.get("said", "")))
+                refused += [sanitize_line(str(name)) for name in said.get("refused") or ()]
+            if "got" in said:
+                await pair.send_to_receiver(end=True)
+    for side, session, what in (("send", near, "docker save"), ("take", far, "docker load")):
+        status, words = ended.get(side, (0, ""))
+        if status:
+            node = session.node.name
+            raise _failed(node, what, words or f"exit {status}")
+    if refused:
+        raise DockerError(
+            far.node.name,
+            f"{near.node.name} sent more than the image {job['image']}: {', '.join(refused[:5])}; all of it was put back on "
+            f"{far.node.name} to what it was before",
+            f"docker save of one image never does that: see what Docker on {near.node.name} is, and who can change it",
+        )
+
+
+def _failed(node: str, what: str, words: str) -> SparkctlError:
+    """Return the error of a docker command that failed."""
+    known = error_for_response(node, 0, words)
+    return type(known)(node, f"{what} failed on {node}: {words}", known.hint)
+
 
 _SURVEYING = 60.0  # seconds that a node may take to list a model's files
 _NO_PLACE = "the profile of {} names no model whose files its mounts lead to ({}): the image alone is brought"

@@ -10,7 +10,6 @@ import re
 
 from sparkctl.engines import command_builder, metrics_parser
 from sparkctl.engines._failures import COMMON_FAILURES
-from sparkctl.engines._fields import parse_leading_number
 from sparkctl.engines.base import DecodingSettings, EngineDefaults, LineSignal, LogSignature, Rank
 from sparkctl.engines.llamacpp.failures import (
     CONTEXT_FIELD,
@@ -22,8 +21,8 @@ from sparkctl.engines.llamacpp.failures import (
     UNPREFIXED_FAILURES,
 )
 from sparkctl.engines.log_rules import LogRules, loading_signal
-from sparkctl.model.engine_facts import EngineFact, EngineFactName
-from sparkctl.model.engine_metrics import EngineMetrics, StatsLine, StatsLineKind
+from sparkctl.engines.metrics_parser import parse_leading_number
+from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetrics, StatsLine, StatsLineKind
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparkctl.engines.held import FlagAdvice, FlagSettings, LintContext
 from sparkctl.engines.lint.model import LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
+from sparkctl.engines.profile_flags import FlagAdvice, FlagSettings, LintContext
 from sparkctl.model.profile import Profile
 
 _LOAD = "how a model gets into memory is one flag now: --load-mode none, mmap or another that the help names"

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 
 from sparkctl.engines import command_builder, metrics_parser
-from sparkctl.engines._fields import parse_leading_number, parse_stats_fields
 from sparkctl.engines.base import DecodingSettings, EngineDefaults, LineSignal, LogSignature, Rank
 from sparkctl.engines.log_rules import LogRules, loading_signal
+from sparkctl.engines.metrics_parser import parse_leading_number, parse_stats_fields
 from sparkctl.engines.sglang.facts import FACTS
 from sparkctl.engines.sglang.failures import FAILURES, MEMORY_FRACTION_FIELD
 from sparkctl.model.engine_metrics import EngineMetrics, StatsLine, StatsLineKind

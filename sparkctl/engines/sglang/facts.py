@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkctl.engines.log_rules import FactRule, fact_rule
-from sparkctl.model.engine_facts import EngineFactName
+from sparkctl.model.engine_metrics import EngineFactName
 
 _PATH = EngineFactName.QUANTIZATION_PATH
 _WEIGHT_ONLY = "this checkpoint weight-only via FP4 Marlin"

@@ -8,7 +8,7 @@ from sparkctl.engines._failures import COMMON_CAUSES, CRASH_FAILURES
 from sparkctl.engines._failures_memory import cuda_memory_rules
 from sparkctl.engines.base import FailureWeight
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_rule
-from sparkctl.model.engine_facts import EngineFactName
+from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
 MEMORY_FRACTION_FIELD = "args.mem-fraction-static"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparkctl.engines import flag_combinations
-from sparkctl.engines.drafts import find_draft_mismatch
-from sparkctl.engines.held import FlagAdvice, FlagSettings, LintContext, parse_size_number
+from sparkctl.engines.flag_combinations import find_draft_mismatch
 from sparkctl.engines.lint.model import FieldPath, LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
+from sparkctl.engines.profile_flags import FlagAdvice, FlagSettings, LintContext, parse_size_number
 from sparkctl.model.profile import Profile
 
 _GRAPHS = "choose the backend with --cuda-graph-backend-prefill and --cuda-graph-backend-decode"

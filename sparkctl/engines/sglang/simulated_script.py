@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 
-from sparkctl.engines.simulation.engine_launch import SimLaunch
-from sparkctl.engines.simulation.joining import STORE_FOR
-from sparkctl.engines.simulation.rank_lines import (
-    gloo_closed_message,
-    head_unreachable_message,
-    nccl_timeout_message,
-    store_timeout_message,
-)
+from sparkctl.engines.simulation.engine_launch import STORE_FOR, SimLaunch
 from sparkctl.engines.simulation.rank_network import LossReason, RankLoss
 from sparkctl.engines.simulation.script_steps import (  # fmt: skip
     NOW,
@@ -28,7 +21,15 @@ from sparkctl.engines.simulation.script_steps import (  # fmt: skip
     format_bar_times,
     write_lines,
 )
-from sparkctl.engines.simulation.torch_messages import cuda_oom_message, pick_unknown_flag, port_in_use_message
+from sparkctl.engines.simulation.torch_messages import (
+    cuda_oom_message,
+    gloo_closed_message,
+    head_unreachable_message,
+    nccl_timeout_message,
+    pick_unknown_flag,
+    port_in_use_message,
+    store_timeout_message,
+)
 from sparkctl.engines.simulation.unified_memory import GIB
 
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S"

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from sparkctl.engines.simulation.engine_launch import SimLaunch
-from sparkctl.engines.simulation.joining import RankRendezvous, RendezvousKind, SocketAddress
+from sparkctl.engines.simulation.engine_launch import RankRendezvous, RendezvousKind, SimLaunch, SocketAddress
 
 T = TypeVar("T")
 Reaches = Callable[[str, str], bool]  # a node's name and an address

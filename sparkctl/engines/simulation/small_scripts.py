@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparkctl.engines.simulation.engine_launch import SimLaunch
-from sparkctl.engines.simulation.rank_lines import format_address
 from sparkctl.engines.simulation.rank_network import LossReason, RankLoss
 from sparkctl.engines.simulation.script_steps import (
     NOW,
@@ -22,7 +21,12 @@ from sparkctl.engines.simulation.script_steps import (
     format_bar,
     format_bar_times,
 )
-from sparkctl.engines.simulation.torch_messages import cuda_oom_message, pick_unknown_flag, port_in_use_message
+from sparkctl.engines.simulation.torch_messages import (
+    cuda_oom_message,
+    format_address,
+    pick_unknown_flag,
+    port_in_use_message,
+)
 from sparkctl.engines.simulation.unified_memory import GIB
 
 TIME_FORMAT = "%H:%M:%S"

@@ -23,9 +23,8 @@ from sparkctl.engines.base import (
 )
 from sparkctl.engines.log_rules import LogRules, failure_rule, loading_signal
 from sparkctl.engines.trtllm import mpirun
-from sparkctl.engines.trtllm._failures_mpirun import MPIRUN_FAILURES, MPIRUN_SIGNALS
-from sparkctl.model.engine_facts import EngineFact, EngineFactName
-from sparkctl.model.engine_metrics import EngineMetrics, StatsLine
+from sparkctl.engines.trtllm.mpirun import MPIRUN_FAILURES, MPIRUN_SIGNALS
+from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetrics, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
 from sparkctl.model.verdict import FailureCause

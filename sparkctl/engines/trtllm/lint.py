@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from sparkctl.engines import flag_combinations
 from sparkctl.engines.flag_combinations import MAX_MEMORY_SHARE
-from sparkctl.engines.held import FlagAdvice, FlagSettings, LintContext, parse_size_number
 from sparkctl.engines.lint.model import LintMessage, LintRule, LintSeverity
+from sparkctl.engines.profile_flags import FlagAdvice, FlagSettings, LintContext, parse_size_number
 from sparkctl.model.profile import Profile
 
 _IN_FILE = "it is set in the YAML file that --config names"

@@ -7,9 +7,9 @@ import json
 import re
 
 from sparkctl.engines import command_builder, metrics_parser
-from sparkctl.engines._fields import parse_leading_number, parse_number_list, parse_percent, parse_stats_fields
 from sparkctl.engines.base import DecodingSettings, EngineDefaults, LineSignal, LogSignature, Rank
 from sparkctl.engines.log_rules import LogRules, loading_signal
+from sparkctl.engines.metrics_parser import parse_leading_number, parse_number_list, parse_percent, parse_stats_fields
 from sparkctl.engines.vllm.facts import FACTS
 from sparkctl.engines.vllm.failures import FAILURES, MEMORY_UTILIZATION_FIELD, QUOTED_WORKER_ERROR
 from sparkctl.model.engine_metrics import EngineMetrics, StatsLine, StatsLineKind

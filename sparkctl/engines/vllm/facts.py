@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkctl.engines.log_rules import fact_rule
-from sparkctl.model.engine_facts import EngineFactName
+from sparkctl.model.engine_metrics import EngineFactName
 
 _ENGINE = "Initializing a V1 LLM engine"
 _FP4, _FP8 = (f"Your GPU does not have native support for {kind} computation" for kind in ("FP4", "FP8"))

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from sparkctl.engines import flag_combinations
-from sparkctl.engines.drafts import find_draft_mismatch
-from sparkctl.engines.held import (
+from sparkctl.engines.flag_combinations import find_draft_mismatch
+from sparkctl.engines.lint.model import FieldPath, LintMessage, LintRule, LintSeverity
+from sparkctl.engines.profile_flags import (
     FlagAdvice,
     FlagSetting,
     FlagSettings,
@@ -16,7 +17,6 @@ from sparkctl.engines.held import (
     parse_size_number,
     quote_value,
 )
-from sparkctl.engines.lint.model import FieldPath, LintMessage, LintRule, LintSeverity
 from sparkctl.model.profile import Profile
 
 _ONE_MAP = "speculation is one map here: --speculative-config {method: …, num_speculative_tokens: …}"

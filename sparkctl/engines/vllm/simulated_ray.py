@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparkctl.engines.simulation.engine_launch import SimLaunch
-from sparkctl.engines.simulation.rank_lines import format_address
 from sparkctl.engines.simulation.rank_network import RankLoss
 from sparkctl.engines.simulation.script_steps import (
     NOW,
@@ -23,7 +22,7 @@ from sparkctl.engines.simulation.script_steps import (
     Say,
     Script,
 )
-from sparkctl.engines.simulation.torch_messages import cuda_oom_message
+from sparkctl.engines.simulation.torch_messages import cuda_oom_message, format_address
 from sparkctl.engines.simulation.unified_memory import GIB, TOTAL
 
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S"

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparkctl.engines.simulation.engine_launch import SimLaunch
-from sparkctl.engines.simulation.joining import STORE_FOR, RendezvousKind
+from sparkctl.engines.simulation.engine_launch import STORE_FOR, RendezvousKind, SimLaunch
 from sparkctl.engines.simulation.model_files import kv_bytes_per_token, model_architecture
-from sparkctl.engines.simulation.rank_lines import (
-    format_address,
-    head_unreachable_message,
-    nccl_error_messages,
-    nccl_timeout_message,
-    store_timeout_message,
-)
 from sparkctl.engines.simulation.rank_network import LossReason, RankLoss
 from sparkctl.engines.simulation.script_steps import (
     NOW,
@@ -28,7 +20,15 @@ from sparkctl.engines.simulation.script_steps import (
     format_bar,
     format_bar_times,
 )
-from sparkctl.engines.simulation.torch_messages import cuda_oom_message, pick_unknown_flag
+from sparkctl.engines.simulation.torch_messages import (
+    cuda_oom_message,
+    format_address,
+    head_unreachable_message,
+    nccl_error_messages,
+    nccl_timeout_message,
+    pick_unknown_flag,
+    store_timeout_message,
+)
 from sparkctl.engines.simulation.unified_memory import GIB, TOTAL
 from sparkctl.engines.vllm import simulated_ray
 

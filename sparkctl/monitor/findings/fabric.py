@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sparkctl.model.fabric import has_idle_lane, pair_lanes, total_rate
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
-from sparkctl.model.links import has_idle_lane, pair_lanes, total_rate
 from sparkctl.model.sample import NetworkInterface, RdmaLane, Sample
 from sparkctl.monitor.findings.base import ConditionTimer, NodeSnapshot
 

@@ -9,7 +9,7 @@ from typing import Any
 from sparkctl.errors import InvalidInput
 from sparkctl.model.suggest import format_did_you_mean
 from sparkctl.profiles.env_references import convert_shell_references
-from sparkctl.profiles.importers import docker_flags, plain
+from sparkctl.profiles.importers import docker_flags, foreign_yaml
 from sparkctl.profiles.importers.import_report import ImportReport
 from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
 
@@ -38,9 +38,9 @@ def import_compose(
     data: dict[str, Any], ledger: ImportReport, service: str | None, defined: Mapping[str, str]
 ) -> ProfileDraft:
     """Return the draft of one service. Raises `InvalidInput` where it is not said which, or the service has no image."""
-    services = plain.as_mapping(data.get("services"))
+    services = foreign_yaml.as_mapping(data.get("services"))
     name = _select_service(services, service)
-    body = plain.as_mapping(services[name])
+    body = foreign_yaml.as_mapping(services[name])
     draft = ProfileDraft(SourceFormat.COMPOSE, ledger, name=name)
     reader = _ComposeReader(draft, defined)
     reader.take(body)
@@ -49,14 +49,14 @@ def import_compose(
             ledger.add_unsupported(f"services.{other}", f"one service is read; --service {other} reads this one")
     for key, value in data.items():
         if key == "x-sparkctl":
-            draft.beside, draft.beside_key = plain.scalar_text(value) or "", key
-        elif key not in _TOP and not plain.is_empty_value(value):
-            ledger.keep_extra(key, plain.to_json_data(value), "not part of the service")
-        elif key in ("configs", "secrets") and not plain.is_empty_value(value):
+            draft.beside, draft.beside_key = foreign_yaml.scalar_text(value) or "", key
+        elif key not in _TOP and not foreign_yaml.is_empty_value(value):
+            ledger.keep_extra(key, foreign_yaml.to_json_data(value), "not part of the service")
+        elif key in ("configs", "secrets") and not foreign_yaml.is_empty_value(value):
             ledger.add_unsupported(key, "a profile has no such files; mount them")
         elif key in ("volumes", "networks"):
-            for one, body in plain.as_mapping(value).items():
-                if plain.is_empty_value(body):
+            for one, body in foreign_yaml.as_mapping(value).items():
+                if foreign_yaml.is_empty_value(body):
                     ledger.add_mapped(f"{key}.{one}", "nothing: Docker's own settings")
                 else:
                     ledger.add_unsupported(
@@ -96,37 +96,39 @@ class _ComposeReader:
     def take(self, body: dict[str, Any]) -> None:
         for key, value in body.items():
             before = len(self.ledger.accounts)
-            if plain.is_empty_value(value) and key not in ("command", "entrypoint"):
+            if foreign_yaml.is_empty_value(value) and key not in ("command", "entrypoint"):
                 self.ledger.add_mapped(key, "nothing: it is empty")
             elif key in _RULES:
                 _RULES[key](self, key, value)
             elif key in _FLAGS:
                 self._flag(key, value)
             elif key.startswith("x-"):
-                self.ledger.keep_extra(key, plain.to_json_data(value), "an extension of somebody's own")
+                self.ledger.keep_extra(key, foreign_yaml.to_json_data(value), "an extension of somebody's own")
             else:
-                self.ledger.keep_extra(key, plain.to_json_data(value), "a profile has no such field")
+                self.ledger.keep_extra(key, foreign_yaml.to_json_data(value), "a profile has no such field")
             if len(self.ledger.accounts) == before:
-                self.ledger.malformed(key, f"{key} cannot be {plain.kind(value)}")
+                self.ledger.malformed(key, f"{key} cannot be {foreign_yaml.kind(value)}")
 
     def text(self, value: object) -> str:
         """Return a scalar in a profile's notation: ``${NAME}`` is the environment's, ``$$`` a dollar sign."""
-        return convert_shell_references(plain.scalar_text(value) or "", self.defined, dollar="$$")
+        return convert_shell_references(foreign_yaml.scalar_text(value) or "", self.defined, dollar="$$")
 
     def apply(self, flag: str, value: str, key: str) -> None:
         docker_flags.apply_docker_flag(self.draft, flag, value, key)
 
     def _flag(self, key: str, value: object) -> None:
-        pairs = plain.as_mapping(value) if isinstance(value, dict) else None
+        pairs = foreign_yaml.as_mapping(value) if isinstance(value, dict) else None
         if pairs is not None:
             for name, one in pairs.items():
-                self.apply(_FLAGS[key], self.text(f"{name}:{plain.scalar_text(one) or ''}"), f"{key}.{name}")
+                self.apply(_FLAGS[key], self.text(f"{name}:{foreign_yaml.scalar_text(one) or ''}"), f"{key}.{name}")
             return
         values = value if isinstance(value, list) else [value]
         for one in values:
             if isinstance(one, dict) and key == "env_file":
                 one = one.get("path")
-            self.apply(_FLAGS[key], self.text(one), f"{key} {plain.scalar_text(one)}" if len(values) > 1 else key)
+            self.apply(
+                _FLAGS[key], self.text(one), f"{key} {foreign_yaml.scalar_text(one)}" if len(values) > 1 else key
+            )
 
     def image(self, key: str, value: object) -> None:
         from sparkctl.profiles.env_references import resolve_defaults
@@ -134,7 +136,7 @@ class _ComposeReader:
         image = resolve_defaults(self.text(value))
         if image is None:
             raise InvalidInput(
-                f"the image {plain.scalar_text(value)} depends on a variable", "--define NAME=VALUE gives it"
+                f"the image {foreign_yaml.scalar_text(value)} depends on a variable", "--define NAME=VALUE gives it"
             )
         self.draft.image = image
         self.ledger.add_mapped(key, "image")
@@ -156,29 +158,31 @@ class _ComposeReader:
         if isinstance(value, list):
             return [self.text(one) for one in value]
         try:
-            return [self.text(word) for word in shlex.split((plain.scalar_text(value) or "").replace("\\\n", " "))]
+            return [
+                self.text(word) for word in shlex.split((foreign_yaml.scalar_text(value) or "").replace("\\\n", " "))
+            ]
         except ValueError as error:
             raise InvalidInput(f"the command cannot be read: {error}", "is a quote left open?") from error
 
     def environment(self, key: str, value: object) -> None:
-        for name, one in plain.as_mapping(value).items():
-            told = plain.scalar_text(one)
+        for name, one in foreign_yaml.as_mapping(value).items():
+            told = foreign_yaml.scalar_text(one)
             if told is None and one is not None:
-                self.ledger.malformed(f"{key}.{name}", f"a variable cannot be {plain.kind(one)}")
+                self.ledger.malformed(f"{key}.{name}", f"a variable cannot be {foreign_yaml.kind(one)}")
                 continue
             self.apply("env", name if told is None else f"{name}={self.text(told)}", f"{key}.{name}")
 
     def volumes(self, key: str, value: object) -> None:
         for one in value if isinstance(value, list) else [value]:
             if not isinstance(one, dict):
-                self.apply("volume", self._shorten_home(self.text(one)), f"{key} {plain.scalar_text(one)}")
+                self.apply("volume", self._shorten_home(self.text(one)), f"{key} {foreign_yaml.scalar_text(one)}")
                 continue
-            said = plain.as_mapping(one)
+            said = foreign_yaml.as_mapping(one)
             kind, source = (
-                plain.scalar_text(said.get("type")) or "volume",
+                foreign_yaml.scalar_text(said.get("type")) or "volume",
                 self._shorten_home(self.text(said.get("source"))),
             )
-            mode = ",readonly" if plain.is_truthy(said.get("read_only")) else ""
+            mode = ",readonly" if foreign_yaml.is_truthy(said.get("read_only")) else ""
             named = f"{key} {source}"
             self.apply("mount", f"type={kind},source={source},target={self.text(said.get('target'))}{mode}", named)
             for more in said:
@@ -191,22 +195,26 @@ class _ComposeReader:
     def ports(self, key: str, value: object) -> None:
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, dict):
-                said = plain.as_mapping(one)
+                said = foreign_yaml.as_mapping(one)
                 text = f"{self.text(said.get('published'))}:{self.text(said.get('target'))}".lstrip(":")
-                if plain.scalar_text(said.get("host_ip")):
-                    text = f"{plain.scalar_text(said['host_ip'])}:{text}"
-                text += f"/{plain.scalar_text(said['protocol'])}" if plain.scalar_text(said.get("protocol")) else ""
+                if foreign_yaml.scalar_text(said.get("host_ip")):
+                    text = f"{foreign_yaml.scalar_text(said['host_ip'])}:{text}"
+                text += (
+                    f"/{foreign_yaml.scalar_text(said['protocol'])}"
+                    if foreign_yaml.scalar_text(said.get("protocol"))
+                    else ""
+                )
             else:
                 text = self.text(one)
             self.apply("publish", text, f"{key} {text}")
 
     def ulimits(self, key: str, value: object) -> None:
-        for name, one in plain.as_mapping(value).items():
-            limits = plain.as_mapping(one)
+        for name, one in foreign_yaml.as_mapping(value).items():
+            limits = foreign_yaml.as_mapping(one)
             text = (
-                f"{plain.scalar_text(limits.get('soft'))}:{plain.scalar_text(limits.get('hard'))}"
+                f"{foreign_yaml.scalar_text(limits.get('soft'))}:{foreign_yaml.scalar_text(limits.get('hard'))}"
                 if limits
-                else plain.scalar_text(one)
+                else foreign_yaml.scalar_text(one)
             )
             self.apply("ulimit", f"{name}={text}", f"{key}.{name}")
 
@@ -219,25 +227,25 @@ class _ComposeReader:
     def _devices(self, key: str, value: object) -> None:
         """A reservation of GPUs: ``{driver: nvidia, count: all, capabilities: [gpu]}``."""
         for one in value if isinstance(value, list) else []:
-            said = plain.as_mapping(one)
-            if plain.scalar_text(said.get("driver")) == "cdi":
-                for name in plain.scalar_texts(said.get("device_ids")):
+            said = foreign_yaml.as_mapping(one)
+            if foreign_yaml.scalar_text(said.get("driver")) == "cdi":
+                for name in foreign_yaml.scalar_texts(said.get("device_ids")):
                     self.apply("device", name, f"{key} {name}")
-            elif ids := plain.scalar_texts(said.get("device_ids")):
+            elif ids := foreign_yaml.scalar_texts(said.get("device_ids")):
                 self.apply("gpus", f"device={','.join(ids)}", key)
             else:
-                self.apply("gpus", plain.scalar_text(said.get("count")) or "all", key)
+                self.apply("gpus", foreign_yaml.scalar_text(said.get("count")) or "all", key)
             for more in said:
                 if more not in ("driver", "count", "device_ids", "capabilities"):
                     self.ledger.add_unsupported(f"{key}.{more}", "a profile names GPUs, nothing more")
 
     def deploy(self, key: str, value: object) -> None:
-        for name, one in plain.as_mapping(value).items():
-            resources = plain.as_mapping(one) if name == "resources" else {}
+        for name, one in foreign_yaml.as_mapping(value).items():
+            resources = foreign_yaml.as_mapping(one) if name == "resources" else {}
             if not resources:
                 self.ledger.add_unsupported(f"{key}.{name}", "there is no swarm here")
             for part, said in resources.items():
-                for field, what in plain.as_mapping(said).items():
+                for field, what in foreign_yaml.as_mapping(said).items():
                     path = f"{key}.{name}.{part}.{field}"
                     if field == "devices":
                         self._devices(path, what)
@@ -249,27 +257,27 @@ class _ComposeReader:
                         self.ledger.add_unsupported(path, "a profile only limits, it reserves nothing")
 
     def healthcheck(self, key: str, value: object) -> None:
-        for name, one in plain.as_mapping(value).items():
+        for name, one in foreign_yaml.as_mapping(value).items():
             if name == "test":
-                self.apply("health-cmd", self.text(" ".join(plain.scalar_texts(one))), f"{key}.test")
+                self.apply("health-cmd", self.text(" ".join(foreign_yaml.scalar_texts(one))), f"{key}.test")
             else:
                 self.ledger.add_unsupported(
                     f"{key}.{name}", "sparkctl asks at its own pace; start.timeouts say how long"
                 )
 
     def logging(self, key: str, value: object) -> None:
-        said = plain.as_mapping(value)
+        said = foreign_yaml.as_mapping(value)
         for name, one in said.items():
             if name == "driver":
                 self.apply("log-driver", self.text(one), f"{key}.driver")
             elif name == "options":
-                for option, what in plain.as_mapping(one).items():
+                for option, what in foreign_yaml.as_mapping(one).items():
                     self.apply("log-opt", f"{option}={self.text(what)}", f"{key}.options.{option}")
             else:
                 self.ledger.add_unsupported(f"{key}.{name}", "docker run has no such option")
 
     def networks(self, key: str, value: object) -> None:
-        names = plain.scalar_texts(value) if isinstance(value, list) else list(plain.as_mapping(value))
+        names = foreign_yaml.scalar_texts(value) if isinstance(value, list) else list(foreign_yaml.as_mapping(value))
         if names == ["host"]:
             self.apply("network", "host", key)
         else:
@@ -278,7 +286,7 @@ class _ComposeReader:
             )
 
     def labels(self, key: str, value: object) -> None:
-        for name in plain.as_mapping(value):
+        for name in foreign_yaml.as_mapping(value):
             self.ledger.add_unsupported(f"{key}.{name}", "labels are how sparkctl knows its containers")
 
     def skip_key(self, key: str, value: object) -> None:

@@ -6,15 +6,51 @@ import json
 import re
 from collections.abc import Sequence
 
-from sparkctl.engines.command import find_shell_script
+from sparkctl.engines.command_flags import find_shell_script
 from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import PhaseTimeouts
 from sparkctl.model.profile import ArgValue, ContainerOptions, JsonValue, ModelSpec, Profile, StartOptions
 from sparkctl.profiles.env_references import escape_references, has_references, resolve_defaults
-from sparkctl.profiles.importers import docker_flags, engine_command, naming, secret_references
+from sparkctl.profiles.importers import docker_flags, engine_command, secret_references
 from sparkctl.profiles.importers.engine_command import EngineCommand
 from sparkctl.profiles.importers.profile_draft import ImportResult, ProfileDraft, SourceFormat
-from sparkctl.profiles.importers.script import sole_shell_script, unwrap_shell_command
+from sparkctl.profiles.importers.shell_parser import sole_shell_script, unwrap_shell_command
+
+_WORD = re.compile(r"[^a-z0-9._-]+")
+LONGEST = 56
+
+
+def profile_name_from_text(text: str | None) -> str | None:
+    """Return a profile's name made of a text, None where nothing of it can be one."""
+    if not text:
+        return None
+    found = _WORD.sub("-", text.lower()).strip("-._")
+    found = re.sub(r"-{2,}", "-", found)[:LONGEST].rstrip("-._")
+    return found if len(found) >= 2 else None
+
+
+def profile_name_from_model(model: str | None) -> str | None:
+    """Return a name made of the model's own, without its publisher and its directories."""
+    if not model:
+        return None
+    tail = model.rstrip("/").rpartition("/")[2]
+    return profile_name_from_text(tail.partition(":")[0].removesuffix(".gguf"))
+
+
+def profile_name_from_image(image: str | None) -> str | None:
+    """Return a name made of the image's, without registry and tag."""
+    if not image:
+        return None
+    return profile_name_from_text(image.rpartition("/")[2].partition("@")[0].partition(":")[0])
+
+
+def shorten_title(text: str | None) -> str | None:
+    """Return one line of at most 100 characters, cut at a word."""
+    line = " ".join((text or "").split())
+    if len(line) <= 100:
+        return line or None
+    return line[:99].rpartition(" ")[0].rstrip(",;:-") + "…"
+
 
 _PARALLEL = (
     ("tensor-parallel-size", "tp", "tp-size"),
@@ -50,12 +86,12 @@ def build_imported_profile(draft: ProfileDraft, engines: Sequence[str], name: st
     if draft.kind in (SourceFormat.SPARKRUN, SourceFormat.EUGR, SourceFormat.SERVICES) and draft.nodes > 1:
         draft.ledger.remark(f"It is for {draft.nodes} Sparks.", "nodes")
     profile = Profile(
-        name=naming.profile_name_from_text(name) or _name(draft, found),
+        name=profile_name_from_text(name) or _name(draft, found),
         engine=found.engine,
         image=draft.image,
         origin="",
         shipped=False,
-        title=naming.shorten_title(draft.title),
+        title=shorten_title(draft.title),
         model=ModelSpec(
             found.model or draft.model, found.served_name, parameters=_parse_parameter_count(draft.parameters)
         ),
@@ -103,11 +139,11 @@ def _name(draft: ProfileDraft, found: EngineCommand) -> str:
     if draft.engine is not None and draft.name is not None:
         return draft.name  # it was a profile's before
     names = (
-        naming.profile_name_from_text(draft.name),
-        naming.profile_name_from_text(draft.container_name),
-        naming.profile_name_from_model(found.model or draft.model),
+        profile_name_from_text(draft.name),
+        profile_name_from_text(draft.container_name),
+        profile_name_from_model(found.model or draft.model),
     )
-    return next(filter(None, (*names, naming.profile_name_from_image(draft.image))), "imported")
+    return next(filter(None, (*names, profile_name_from_image(draft.image))), "imported")
 
 
 def _text(value: object) -> str:

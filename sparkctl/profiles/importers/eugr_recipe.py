@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sparkctl.engines import recipe_names
-from sparkctl.profiles.importers import braces, plain
+from sparkctl.profiles.importers import foreign_yaml, recipe_reader
 from sparkctl.profiles.importers.import_report import ImportReport
 from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
 from sparkctl.profiles.importers.recipe_reader import RecipeReader, note_mods
@@ -20,25 +20,25 @@ def import_eugr(data: dict[str, Any], ledger: ImportReport, defined: Mapping[str
     draft = ProfileDraft(
         SourceFormat.EUGR,
         ledger,
-        name=plain.scalar_text(data.get("name")),
-        title=plain.scalar_text(data.get("description")),
+        name=foreign_yaml.scalar_text(data.get("name")),
+        title=foreign_yaml.scalar_text(data.get("description")),
     )
-    recipe = RecipeReader(draft, data, braces.fill_eugr_placeholders)
+    recipe = RecipeReader(draft, data, recipe_reader.fill_eugr_placeholders)
     for key, to in (("name", "name"), ("description", "title"), ("recipe_version", "nothing: how the recipe is read")):
         if key in data:
             ledger.add_mapped(key, to)
-    recipe.take_defaults(plain.as_mapping(data.get("defaults")), defined)
-    draft.model = plain.scalar_text(data.get("model"))
+    recipe.take_defaults(foreign_yaml.as_mapping(data.get("defaults")), defined)
+    draft.model = foreign_yaml.scalar_text(data.get("model"))
     if draft.model:
         ledger.add_mapped("model", "model.path")
     _env(recipe)
-    command = plain.scalar_text(data.get("command"))
+    command = foreign_yaml.scalar_text(data.get("command"))
     engine = recipe_names.detect_engine(
-        plain.scalar_text(data.get("runtime")), command, plain.scalar_text(data.get("container"))
+        foreign_yaml.scalar_text(data.get("runtime")), command, foreign_yaml.scalar_text(data.get("container"))
     )
     draft.engine_hint = engine or "vllm"
     recipe.take_image(
-        "container", draft.engine_hint, defined.get("container") or plain.scalar_text(data.get("container"))
+        "container", draft.engine_hint, defined.get("container") or foreign_yaml.scalar_text(data.get("container"))
     )
     recipe.take_command(command, draft.engine_hint)
     _build(recipe)
@@ -54,10 +54,10 @@ def import_eugr(data: dict[str, Any], ledger: ImportReport, defined: Mapping[str
 def _env(recipe: RecipeReader) -> None:
     """``export K="V"`` in the launch script: a shell in the container fills in what begins with a dollar sign."""
     literal: dict[str, Any] = {}
-    for name, value in plain.as_mapping(recipe.data.get("env")).items():
-        text = plain.scalar_text(value) or ""
+    for name, value in foreign_yaml.as_mapping(recipe.data.get("env")).items():
+        text = foreign_yaml.scalar_text(value) or ""
         if "$" in text:
-            known = recipe.env | {key: plain.scalar_text(one) or "" for key, one in literal.items()}
+            known = recipe.env | {key: foreign_yaml.scalar_text(one) or "" for key, one in literal.items()}
             for other, said in known.items():
                 text = text.replace(f"${{{other}}}", said).replace(f"${other}", said)
         if "$" in text:
@@ -70,11 +70,11 @@ def _env(recipe: RecipeReader) -> None:
 
 
 def _build(recipe: RecipeReader) -> None:
-    args = plain.scalar_texts(recipe.data.get("build_args")) if recipe.data.get("build_args") else []
+    args = foreign_yaml.scalar_texts(recipe.data.get("build_args")) if recipe.data.get("build_args") else []
     if "build_args" in recipe.data:
         recipe.keep_extra("build_args", "how eugr's build makes the image")
-    note_mods(recipe, plain.scalar_texts(recipe.data.get("mods")) if recipe.data.get("mods") else [])
-    if "mods" in recipe.data and plain.is_empty_value(recipe.data["mods"]):
+    note_mods(recipe, foreign_yaml.scalar_texts(recipe.data.get("mods")) if recipe.data.get("mods") else [])
+    if "mods" in recipe.data and foreign_yaml.is_empty_value(recipe.data["mods"]):
         recipe.ledger.add_mapped("mods", "nothing: it is empty")
     if "pull_image" in recipe.data:
         recipe.ledger.add_unsupported(
@@ -84,7 +84,7 @@ def _build(recipe: RecipeReader) -> None:
 
 
 def _nodes(recipe: RecipeReader) -> None:
-    solo, cluster = (plain.is_truthy(recipe.data.get(key)) for key in ("solo_only", "cluster_only"))
+    solo, cluster = (foreign_yaml.is_truthy(recipe.data.get(key)) for key in ("solo_only", "cluster_only"))
     if cluster and not solo:
         recipe.draft.nodes = max(2, rank_count(recipe))
     recipe.draft.by_ranks = not solo
@@ -97,5 +97,5 @@ def rank_count(recipe: RecipeReader) -> int:
     """Return how many Sparks the parallel sizes take: each has one GPU."""
     count = 1
     for key in ("tensor_parallel", "pipeline_parallel", "data_parallel"):
-        count *= max(1, plain.whole_number(recipe.values.get(key)) or 1)
+        count *= max(1, foreign_yaml.whole_number(recipe.values.get(key)) or 1)
     return min(count, 8)

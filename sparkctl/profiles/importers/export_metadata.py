@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from sparkctl.engines.command import find_shell_script
+from sparkctl.engines.command_flags import find_shell_script
 from sparkctl.model.decode_step import RoutedExperts
 from sparkctl.model.launch_plan import GuardRule, PhaseTimeouts
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, ModelSpec, Profile, StartOptions
 from sparkctl.profiles.env_references import escape_references
-from sparkctl.profiles.importers import docker_flags, plain
+from sparkctl.profiles.importers import docker_flags, foreign_yaml
 from sparkctl.profiles.importers.profile_draft import ImportResult, ProfileDraft, SourceFormat
 
 _PLAIN = (
@@ -95,7 +95,7 @@ class _FieldType:
         self.words, self.holds = words, holds
 
 
-_TEXT = _FieldType("text", lambda value: isinstance(value, str) and not plain.UNWELCOME.search(value))
+_TEXT = _FieldType("text", lambda value: isinstance(value, str) and not foreign_yaml.UNWELCOME.search(value))
 _CALLED = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{1,63}")
 _NAME = _FieldType("a name", lambda value: isinstance(value, str) and _CALLED.fullmatch(value) is not None)
 _WHOLE = _FieldType("a whole number", lambda value: type(value) is int and 0 <= value < 1 << 62)

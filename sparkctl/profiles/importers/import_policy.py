@@ -441,11 +441,10 @@ def _explain_variable_risk(variable: str, text: str) -> str:
     has_default = any(
         match["name"] == variable and match["default"] is not None for match in REFERENCE_PATTERN.finditer(text)
     )
+    problem = f"{variable} of your own environment would go into the container"
     if has_default:
-        left = "; its default stands"
-    else:
-        left = "" if is_secret_name(variable) else f"; --define {variable}=VALUE gives it a value"
-    return f"{variable} of your own environment would go into the container{left}"
+        return f"{problem}; its default stands"
+    return problem if is_secret_name(variable) else f"{problem}; --define {variable}=VALUE gives it a value"
 
 
 def _with_defaults(text: str, field: str, withheld: frozenset[tuple[str, str]]) -> str | None:

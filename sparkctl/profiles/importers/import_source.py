@@ -20,7 +20,7 @@ from sparkctl.profiles.importers import (
     sparkrun_recipe,
     systemd_unit,
 )
-from sparkctl.profiles.importers.container import draft_from_container
+from sparkctl.profiles.importers.docker_run import draft_from_container
 from sparkctl.profiles.importers.draft_to_profile import build_imported_profile
 from sparkctl.profiles.importers.import_report import ImportReport, KeyOutcome
 from sparkctl.profiles.importers.profile_draft import ImportResult, ProfileDraft

@@ -3,15 +3,110 @@
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sparkctl.engines import recipe_names
 from sparkctl.errors import InvalidInput
 from sparkctl.profiles.env_references import escape_references
-from sparkctl.profiles.importers import docker_flags, plain, script
-from sparkctl.profiles.importers.braces import FilledText
+from sparkctl.profiles.importers import docker_flags, foreign_yaml, shell_parser
 from sparkctl.profiles.importers.profile_draft import ProfileDraft
+
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_BLANK_CONTINUATION = re.compile(r"\\[ \t]+\n")
+_DEEPEST = 8  # a value may hold placeholders itself, even its own
+_MOST = 2_000  # placeholders in one command, those in values counted
+
+
+@dataclass(frozen=True, slots=True)
+class FilledText:
+    """``used``: the placeholders that had a value; ``missing``: those that had none and stand as they were."""
+
+    text: str
+    used: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+def fill_sparkrun_placeholders(text: str, values: Mapping[str, str]) -> FilledText:
+    """Fill in as sparkrun does: only ``{identifier}``, those inside a value too; doubled braces collapse where some are.
+
+    A text without a doubled opening brace keeps all it has: ``}}`` closes nested JSON there.
+    """
+    return _Filling(values).fill(text, 0)
+
+
+class _Filling:
+    """One text being filled in; values that hold placeholders of each other end at a limit."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self.values = values
+        self.left = _MOST
+
+    def fill(self, text: str, depth: int) -> FilledText:
+        doubled = "{{" in text
+        used: list[str] = []
+        missing: list[str] = []
+        parts: list[str] = []
+        end = 0
+        for match in _PLACEHOLDER.finditer(text):
+            if _is_doubled(match):
+                continue
+            parts.append(_unescape_braces(text[end : match.start()], doubled))
+            end = match.end()
+            name = match[1]
+            self.left -= 1 + len(self.values.get(name, "")) // 100
+            if name not in self.values or depth >= _DEEPEST or self.left < 0:
+                missing.append(name)
+                parts.append(match[0])
+                continue
+            inner = self.fill(self.values[name], depth + 1)
+            used += [name, *inner.used]
+            missing += inner.missing
+            parts.append(inner.text)
+        parts.append(_unescape_braces(text[end:], doubled))
+        names = (tuple(dict.fromkeys(used)), tuple(dict.fromkeys(missing)))
+        return FilledText(_BLANK_CONTINUATION.sub("\\\\\n", "".join(parts)), *names)
+
+
+def _unescape_braces(text: str, doubled: bool) -> str:
+    return text.replace("{{", "{").replace("}}", "}") if doubled else text
+
+
+def fill_eugr_placeholders(text: str, values: Mapping[str, str]) -> FilledText:
+    """Fill in as eugr's script does, by Python's ``str.format``; what that refuses is filled in by sparkrun's rule."""
+    used: list[str] = []
+    missing: list[str] = []
+    out = ""
+    try:
+        for before, name, spec, conversion in string.Formatter().parse(text):
+            out += before
+            if name is None:
+                continue
+            if name in values and not spec and not conversion:
+                used.append(name)
+                out += values[name]
+            elif re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and not spec and not conversion:
+                missing.append(name)
+                out += "{" + name + "}"
+            else:
+                return fill_sparkrun_placeholders(text, values)
+    except ValueError:
+        return fill_sparkrun_placeholders(text, values)
+    return FilledText(
+        _BLANK_CONTINUATION.sub("\\\\\n", out), *(tuple(dict.fromkeys(names)) for names in (used, missing))
+    )
+
+
+def _is_doubled(match: re.Match[str]) -> bool:
+    """``{{name}}`` is the text {name}, not a placeholder; ``{{{name}}}`` is one in braces."""
+    text, start, end = match.string, match.start(), match.end()
+    before = 0
+    while before < start and text[start - 1 - before] == "{":
+        before += 1
+    return before % 2 == 1 and text[end : end + 1] == "}"
+
 
 Rule = Callable[["RecipeReader", str, Any], None]
 _BASH = ("bash", "-c")
@@ -34,7 +129,7 @@ class RecipeReader:
     def values(self) -> dict[str, str]:
         """The placeholders' values; ``model`` is always one."""
         found = {key: _said(value) for key, value in self.defaults.items() if value is not None} | dict(self.defined)
-        model = plain.scalar_text(self.data.get("model"))
+        model = foreign_yaml.scalar_text(self.data.get("model"))
         return ({"model": model} if model else {}) | found
 
     def take_defaults(self, defaults: Mapping[str, Any], defined: Mapping[str, str]) -> None:
@@ -44,7 +139,7 @@ class RecipeReader:
     def take_env(self, pairs: Mapping[str, Any], key: str = "env") -> None:
         """Read environment entries; their values are literal."""
         for name, value in pairs.items():
-            text = plain.scalar_text(value)
+            text = foreign_yaml.scalar_text(value)
             if text is None:
                 self.ledger.add_unsupported(f"{key}.{name}", 'it has no value; write "" for an empty one')
                 continue
@@ -72,7 +167,7 @@ class RecipeReader:
                 continue
             used.add(key)
             if key in recipe_names.BOOLEAN_RECIPE_KEYS:
-                words += [flag] if plain.is_truthy(values[key]) else []
+                words += [flag] if foreign_yaml.is_truthy(values[key]) else []
             else:
                 words += [flag, values[key]]
             self.ledger.add_mapped(f"defaults.{key}", flag.lstrip("-"))
@@ -96,14 +191,16 @@ class RecipeReader:
     def _report_unused_defaults(self, used: frozenset[str]) -> None:
         used = used | self.used_defaults
         idle = {
-            key: value for key, value in self.defaults.items() if key not in used and not plain.is_empty_value(value)
+            key: value
+            for key, value in self.defaults.items()
+            if key not in used and not foreign_yaml.is_empty_value(value)
         }
         for key, value in idle.items():
             if key == "served_model_name" and self.draft.model is not None and self.data.get("command"):
                 continue  # said behind the command, see `take_name`
             self.ledger.keep_extra(
                 f"defaults.{key}",
-                plain.to_json_data(value),
+                foreign_yaml.to_json_data(value),
                 "nothing in the command asks for it"
                 if self.data.get("command")
                 else "its own tool makes no flag of it",
@@ -114,7 +211,9 @@ class RecipeReader:
 
     def _run(self, text: str) -> None:
         """Put the command into the draft: as words where it is one command, else as a shell's script."""
-        found = script.unwrap_shell_command(text, {name: escape_references(value) for name, value in self.env.items()})
+        found = shell_parser.unwrap_shell_command(
+            text, {name: escape_references(value) for name, value in self.env.items()}
+        )
         for name, value in found.env:
             docker_flags.apply_docker_flag(self.draft, "env", f"{name}={value}", f"command {name}=")
         if found.words is not None:
@@ -153,10 +252,10 @@ class RecipeReader:
     def keep_extra(self, key: str, why: str | None = None) -> None:
         """Keep a key of the recipe under ``extra:``."""
         value = self.data.get(key)
-        if plain.is_empty_value(value):
+        if foreign_yaml.is_empty_value(value):
             self.ledger.add_mapped(key, "nothing: it is empty")
         else:
-            self.ledger.keep_extra(key, plain.to_json_data(value), why)
+            self.ledger.keep_extra(key, foreign_yaml.to_json_data(value), why)
 
     def note_local_build(self, args: list[str]) -> None:
         """Say of an image that only a build on the node makes how that is done, and what can be pulled instead."""
@@ -176,7 +275,7 @@ class RecipeReader:
 
 def _said(value: object) -> str:
     """Return a value as Python's tools write it into a command."""
-    return str(value) if not isinstance(value, dict | list) else plain.compact_json(value)
+    return str(value) if not isinstance(value, dict | list) else foreign_yaml.compact_json(value)
 
 
 def note_mods(recipe: RecipeReader, mods: list[str]) -> None:

@@ -9,7 +9,7 @@ from sparkctl.engines import recipe_names
 from sparkctl.errors import InvalidInput
 from sparkctl.model.suggest import format_did_you_mean
 from sparkctl.profiles.env_references import escape_references
-from sparkctl.profiles.importers import braces, plain
+from sparkctl.profiles.importers import foreign_yaml, recipe_reader
 from sparkctl.profiles.importers.import_report import ImportReport
 from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
 from sparkctl.profiles.importers.recipe_reader import RecipeReader
@@ -25,30 +25,30 @@ def import_services(
     data: dict[str, Any], ledger: ImportReport, service: str | None, defined: Mapping[str, str]
 ) -> ProfileDraft:
     """Return the draft of one service. Raises `InvalidInput` where it is not said which, or no image is known for it."""
-    services = [plain.as_mapping(one) for one in data.get("services") or [] if isinstance(one, dict)]
+    services = [foreign_yaml.as_mapping(one) for one in data.get("services") or [] if isinstance(one, dict)]
     body = _select_service(services, service)
-    own = plain.scalar_text(body.get("name"))
-    name = plain.scalar_text(data.get("name"))
+    own = foreign_yaml.scalar_text(body.get("name"))
+    name = foreign_yaml.scalar_text(data.get("name"))
     draft = ProfileDraft(
         SourceFormat.SERVICES, ledger, name=name if len(services) == 1 or not own else f"{name or 'service'}-{own}"
     )
-    draft.title = " ".join((plain.scalar_text(data.get("description")) or "").split()) or None
+    draft.title = " ".join((foreign_yaml.scalar_text(data.get("description")) or "").split()) or None
     for key in ("name", "description"):
         if key in data:
             ledger.add_mapped(key, {"name": "name", "description": "title"}[key])
     for other in services:
         if other is not body:
-            told = plain.scalar_text(other.get("name")) or "?"
+            told = foreign_yaml.scalar_text(other.get("name")) or "?"
             ledger.add_unsupported(f"services.{told}", f"one service is read; --service {told} reads this one")
     _read_service(draft, body, defined)
     for key, value in data.items():
         if key not in ("name", "description", "services"):
-            ledger.keep_extra(key, plain.to_json_data(value), "not part of the service")
+            ledger.keep_extra(key, foreign_yaml.to_json_data(value), "not part of the service")
     return draft
 
 
 def _select_service(services: list[dict[str, Any]], service: str | None) -> dict[str, Any]:
-    names = [plain.scalar_text(one.get("name")) or "?" for one in services]
+    names = [foreign_yaml.scalar_text(one.get("name")) or "?" for one in services]
     if service is None and len(services) > 1:
         # Beside one model of size these recipes list what goes with it; the first is what they are named after.
         return services[0]
@@ -63,15 +63,15 @@ def _select_service(services: list[dict[str, Any]], service: str | None) -> dict
 
 def _read_service(draft: ProfileDraft, body: dict[str, Any], defined: Mapping[str, str]) -> None:
     ledger = draft.ledger
-    recipe = RecipeReader(draft, {"model": body.get("model")}, braces.fill_sparkrun_placeholders)
+    recipe = RecipeReader(draft, {"model": body.get("model")}, recipe_reader.fill_sparkrun_placeholders)
     defaults: dict[str, Any] = {}
-    engine = recipe_names.detect_engine(plain.scalar_text(body.get("engine")), None, None) or "vllm"
-    draft.engine_hint, draft.model = engine, plain.scalar_text(body.get("model"))
+    engine = recipe_names.detect_engine(foreign_yaml.scalar_text(body.get("engine")), None, None) or "vllm"
+    draft.engine_hint, draft.model = engine, foreign_yaml.scalar_text(body.get("model"))
     for key, value in body.items():
         if key in _NAMES:
             defaults[_NAMES[key]] = value
         elif key == "parallel":
-            for axis, size in plain.as_mapping(value).items():
+            for axis, size in foreign_yaml.as_mapping(value).items():
                 if axis in _PARALLEL:
                     defaults[_PARALLEL[axis]] = size
                 else:
@@ -79,23 +79,27 @@ def _read_service(draft: ProfileDraft, body: dict[str, Any], defined: Mapping[st
         elif key in ("name", "engine", "model"):
             ledger.add_mapped(key, {"model": "model.path"}.get(key, key))
         elif key not in ("env", "extra_args", "container", "image"):
-            ledger.keep_extra(key, plain.to_json_data(value), "a profile has no such field")
+            ledger.keep_extra(key, foreign_yaml.to_json_data(value), "a profile has no such field")
     recipe.take_defaults(defaults, defined)
-    recipe.take_env(plain.as_mapping(body.get("env")))
+    recipe.take_env(foreign_yaml.as_mapping(body.get("env")))
     if engine in recipe_names.launch_words:
         recipe.take_command(None, engine, _EXTRA_FLAGS)
-    elif port := plain.whole_number(body.get("port")):
+    elif port := foreign_yaml.whole_number(body.get("port")):
         draft.port = port
         ledger.add_mapped("port", "port")
-    extra = plain.scalar_texts(body.get("extra_args")) if body.get("extra_args") else []
+    extra = foreign_yaml.scalar_texts(body.get("extra_args")) if body.get("extra_args") else []
     if extra:
         draft.words = [*(draft.words or []), *(escape_references(word) for word in extra)]
         ledger.add_mapped("extra_args", "args")
-    image = defined.get("container") or plain.scalar_text(body.get("container")) or plain.scalar_text(body.get("image"))
+    image = (
+        defined.get("container")
+        or foreign_yaml.scalar_text(body.get("container"))
+        or foreign_yaml.scalar_text(body.get("image"))
+    )
     recipe.take_image("container", engine, image)
     draft.nodes = 1
     for axis in _PARALLEL.values():
-        draft.nodes *= max(1, plain.whole_number(defaults.get(axis)) or 1)
+        draft.nodes *= max(1, foreign_yaml.whole_number(defaults.get(axis)) or 1)
     draft.nodes = min(draft.nodes, 8)
     recipe.mount_hub_cache()
     draft.ipc, draft.network, draft.gpus = "host", "host", "all"

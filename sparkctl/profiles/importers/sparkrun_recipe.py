@@ -7,13 +7,103 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sparkctl.engines import recipe_names
+from sparkctl.errors import InvalidInput
 from sparkctl.profiles.env_references import escape_references
-from sparkctl.profiles.importers import braces, docker_flags, plain
+from sparkctl.profiles.importers import docker_flags, foreign_yaml, recipe_reader
 from sparkctl.profiles.importers.eugr_recipe import rank_count
 from sparkctl.profiles.importers.import_report import ImportReport
-from sparkctl.profiles.importers.include import apply_overrides, merge_included_recipes
 from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
 from sparkctl.profiles.importers.recipe_reader import RecipeReader, note_mods
+
+DEEPEST = 8
+_WHOLE = ("defaults", "env")  # their values are not merged any deeper
+_ARCHITECTURES = ("arm64", "aarch64", "gb10", "sm121", "sm_121", "sm_121a", "spark", "dgx-spark", "blackwell")
+
+
+def merge_included_recipes(
+    data: dict[str, Any], ledger: ImportReport, lookup: Callable[[str], str | None]
+) -> dict[str, Any]:
+    """Return a recipe over the one it includes. Raises `InvalidInput` for a chain that is too long or leads back."""
+    chain, seen = [data], set[str]()
+    while foreign_yaml.scalar_text(name := chain[-1].get("include")):
+        reference = foreign_yaml.scalar_text(name) or ""
+        if reference in seen:
+            raise InvalidInput(f"include: {reference} leads back to here")
+        if len(seen) >= DEEPEST:
+            raise InvalidInput(f"include: more than {DEEPEST} recipes in a row")
+        seen.add(reference)
+        text = lookup(reference)
+        if text is None:
+            ledger.add_unsupported(
+                f"include {reference}", "that recipe is not at hand (it is looked for beside this one); without it"
+            )
+            break
+        base, mended = foreign_yaml.load_foreign_yaml(text, reference)
+        for remark in mended:
+            ledger.remark(f"{reference}: {remark}.")
+        ledger.add_mapped(f"include {reference}", "the fields it gives")
+        chain.append(base)
+    found = chain[-1]
+    for above in reversed(chain[:-1]):
+        found = _merge_maps(found, above)
+    return found
+
+
+def _merge_maps(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+    """Maps merge, lists and scalars replace, null removes, ``overrides`` are appended."""
+    found = {key: value for key, value in base.items() if key not in ("include",)}
+    for key, value in top.items():
+        if value is None:
+            found.pop(key, None)
+        elif key == "overrides" and isinstance(value, list) and isinstance(found.get(key), list):
+            found[key] = [*found[key], *value]
+        elif isinstance(value, dict) and isinstance(found.get(key), dict):
+            found[key] = _flat(found[key], value) if key in _WHOLE else _merge_maps(found[key], value)
+        else:
+            found[key] = value
+    return found
+
+
+def _flat(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in {**base, **top}.items() if value is not None}
+
+
+def apply_overrides(data: dict[str, Any], ledger: ImportReport, nodes: int) -> dict[str, Any]:
+    """Return the recipe with those of its ``overrides`` that hold on a Spark, for this number of nodes."""
+    found = dict(data)
+    entries = data.get("overrides")
+    for number, entry in enumerate(entries if isinstance(entries, list) else [entries] if entries else []):
+        key, body = f"overrides[{number}]", foreign_yaml.as_mapping(entry)
+        when = foreign_yaml.as_mapping(body.get("when"))
+        doubt = [name for name in when if name not in ("nodes", "arch", "config", "runtime", "engine")]
+        if doubt:
+            ledger.add_unsupported(key, f"nobody here knows the condition {', '.join(doubt)}: it does not match")
+        elif all(_matches_condition(name, wanted, found, nodes) for name, wanted in when.items()):
+            found = _merge_maps(found, {part: value for part, value in body.items() if part != "when"})
+            ledger.add_mapped(key, "the fields it gives: its condition holds")
+        else:
+            ledger.keep_extra(key, foreign_yaml.to_json_data(body), "its condition does not hold here")
+    return found
+
+
+def _matches_condition(name: str, wanted: object, data: Mapping[str, Any], nodes: int) -> bool:
+    if name == "nodes":
+        text = (foreign_yaml.scalar_text(wanted) or "").replace(" ", "")
+        for sign, test in ((">=", nodes.__ge__), ("<=", nodes.__le__), (">", nodes.__gt__), ("<", nodes.__lt__)):
+            if text.startswith(sign):
+                limit = foreign_yaml.whole_number(text.removeprefix(sign))
+                return limit is not None and bool(test(limit))
+        return nodes in [foreign_yaml.whole_number(one) for one in foreign_yaml.scalar_texts(wanted)]
+    if name == "arch":
+        return any(one.lower() in _ARCHITECTURES for one in foreign_yaml.scalar_texts(wanted))
+    if name in ("runtime", "engine"):
+        return foreign_yaml.scalar_text(data.get("runtime")) in foreign_yaml.scalar_texts(wanted)
+    defaults = foreign_yaml.as_mapping(data.get("defaults"))
+    return all(
+        foreign_yaml.scalar_text(defaults.get(key)) == foreign_yaml.scalar_text(value)
+        for key, value in foreign_yaml.as_mapping(wanted).items()
+    )
+
 
 Lookup = Callable[[str], str | None]
 _CONFIG = re.compile(r"\{?\{(config|launch)\.([A-Za-z_]+)\}\}?")
@@ -54,15 +144,17 @@ def import_sparkrun(
     """Return the draft of a recipe. ``lookup`` gives the text of a recipe that ``include`` names, None where it is not
     at hand. Raises `InvalidInput` where it names no image, or includes itself."""
     data = merge_included_recipes(data, ledger, lookup)
-    draft = ProfileDraft(SourceFormat.SPARKRUN, ledger, name=plain.scalar_text(data.get("name")))
-    recipe = RecipeReader(draft, data, braces.fill_sparkrun_placeholders)
+    draft = ProfileDraft(SourceFormat.SPARKRUN, ledger, name=foreign_yaml.scalar_text(data.get("name")))
+    recipe = RecipeReader(draft, data, recipe_reader.fill_sparkrun_placeholders)
     _nodes(recipe, defined)
     data = apply_overrides(data, ledger, draft.nodes)
     recipe.data = data
-    recipe.take_defaults(plain.as_mapping(data.get("defaults")), defined)
-    draft.model = plain.scalar_text(data.get("model"))
-    metadata = plain.as_mapping(data.get("metadata"))
-    draft.title = plain.scalar_text(data.get("description")) or plain.scalar_text(metadata.get("description"))
+    recipe.take_defaults(foreign_yaml.as_mapping(data.get("defaults")), defined)
+    draft.model = foreign_yaml.scalar_text(data.get("model"))
+    metadata = foreign_yaml.as_mapping(data.get("metadata"))
+    draft.title = foreign_yaml.scalar_text(data.get("description")) or foreign_yaml.scalar_text(
+        metadata.get("description")
+    )
     _launch(recipe, defined)
     for key, value in data.items():
         before = len(ledger.accounts)
@@ -79,7 +171,7 @@ def import_sparkrun(
         if len(ledger.accounts) == before and (
             key in _RULES or (key in ("env", "defaults") and not isinstance(value, dict))
         ):
-            ledger.malformed(key, f"{key} cannot be {plain.kind(value)}")
+            ledger.malformed(key, f"{key} cannot be {foreign_yaml.kind(value)}")
     recipe.mount_hub_cache()
     draft.ipc, draft.network = draft.ipc or "host", draft.network or "host"
     draft.shm_size, draft.gpus = draft.shm_size or "10.24gb", draft.gpus or "all"
@@ -93,9 +185,9 @@ _TAKEN = ("model", "command", "container", "runtime", "defaults", "env", "min_no
 def _launch(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
     """Read model, environment, command and image; the ledger is told of each by its key."""
     data, draft, ledger = recipe.data, recipe.draft, recipe.ledger
-    command = plain.scalar_text(data.get("command"))
-    said = plain.scalar_text(data.get("runtime"))
-    image = defined.get("container") or plain.scalar_text(data.get("container"))
+    command = foreign_yaml.scalar_text(data.get("command"))
+    said = foreign_yaml.scalar_text(data.get("runtime"))
+    image = defined.get("container") or foreign_yaml.scalar_text(data.get("container"))
     engine = recipe_names.detect_engine(said, command, image)
     draft.engine_hint = engine
     if draft.model:
@@ -103,7 +195,10 @@ def _launch(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
     if said is not None:
         ledger.add_mapped("runtime", "engine")
     recipe.take_env(
-        {name: _fill_config_reference(recipe, value) for name, value in plain.as_mapping(data.get("env")).items()}
+        {
+            name: _fill_config_reference(recipe, value)
+            for name, value in foreign_yaml.as_mapping(data.get("env")).items()
+        }
     )
     recipe.take_image("container", engine, image)
     recipe.take_command(command, engine)
@@ -146,14 +241,14 @@ def _fill_config_reference(recipe: RecipeReader, value: object) -> object:
 
 def _nodes(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
     data, ledger = recipe.data, recipe.ledger
-    recipe.take_defaults(plain.as_mapping(data.get("defaults")), defined)
-    count = plain.whole_number(data.get("min_nodes")) or 1
-    if plain.is_truthy(data.get("cluster_only")):
+    recipe.take_defaults(foreign_yaml.as_mapping(data.get("defaults")), defined)
+    count = foreign_yaml.whole_number(data.get("min_nodes")) or 1
+    if foreign_yaml.is_truthy(data.get("cluster_only")):
         count = max(2, count)
-    if plain.is_truthy(data.get("solo_only")) or plain.whole_number(data.get("max_nodes")) == 1:
+    if foreign_yaml.is_truthy(data.get("solo_only")) or foreign_yaml.whole_number(data.get("max_nodes")) == 1:
         count = 1
     elif recipe_names.detect_engine(
-        plain.scalar_text(data.get("runtime")), plain.scalar_text(data.get("command")), None
+        foreign_yaml.scalar_text(data.get("runtime")), foreign_yaml.scalar_text(data.get("command")), None
     ) in (
         "vllm",
         "sglang",
@@ -168,44 +263,53 @@ def _nodes(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
 
 
 def _note_hook(recipe: RecipeReader, key: str, value: object) -> None:
-    if plain.is_empty_value(value):
+    if foreign_yaml.is_empty_value(value):
         recipe.ledger.add_mapped(key, "nothing: it is empty")
     elif recipe.ledger.check_permission(key, "hooks", "it runs commands of the recipe's author"):
         recipe.keep_extra(key, "sparkctl runs no hooks: what they do has to be in the image")
 
 
 def _metadata(recipe: RecipeReader, key: str, value: object) -> None:
-    rest = plain.as_mapping(value)
-    if not rest and not plain.is_empty_value(value):
+    rest = foreign_yaml.as_mapping(value)
+    if not rest and not foreign_yaml.is_empty_value(value):
         recipe.keep_extra(key)
         return
-    if (count := plain.scalar_text(rest.get("model_params"))) and re.fullmatch(
+    if (count := foreign_yaml.scalar_text(rest.get("model_params"))) and re.fullmatch(
         r"[0-9]+(\.[0-9]+)?\s*[KMBTkmbt]?", count
     ):
         recipe.draft.parameters = count
         recipe.ledger.add_mapped("metadata.model_params", "model.parameters")
         del rest["model_params"]
-    if plain.scalar_text(rest.get("description")) and rest["description"] == recipe.draft.title:
+    if foreign_yaml.scalar_text(rest.get("description")) and rest["description"] == recipe.draft.title:
         recipe.ledger.add_mapped("metadata.description", "title")
         del rest["description"]
     if "sparkctl" in rest:
-        recipe.draft.beside, recipe.draft.beside_key = plain.scalar_text(rest.pop("sparkctl")) or "", f"{key}.sparkctl"
+        recipe.draft.beside, recipe.draft.beside_key = (
+            foreign_yaml.scalar_text(rest.pop("sparkctl")) or "",
+            f"{key}.sparkctl",
+        )
     if rest:
-        recipe.ledger.keep_extra("metadata", plain.to_json_data(rest), "what the author says of it")
+        recipe.ledger.keep_extra("metadata", foreign_yaml.to_json_data(rest), "what the author says of it")
 
 
 def _read_executor(recipe: RecipeReader, key: str, value: object) -> None:
-    for name, one in plain.as_mapping(value).items():
+    for name, one in foreign_yaml.as_mapping(value).items():
         flag = _EXECUTOR.get(name, name.replace("_", "-"))
-        if (isinstance(one, bool) and not one) or plain.is_empty_value(one):
+        if (isinstance(one, bool) and not one) or foreign_yaml.is_empty_value(one):
             recipe.ledger.add_mapped(f"{key}.{name}", "nothing: it is off")
             continue
         values = (
-            one if isinstance(one, list) else list(plain.as_mapping(one).items()) if isinstance(one, dict) else [one]
+            one
+            if isinstance(one, list)
+            else list(foreign_yaml.as_mapping(one).items())
+            if isinstance(one, dict)
+            else [one]
         )
         for each in values:
             text = (
-                f"{each[0]}={plain.scalar_text(each[1])}" if isinstance(each, tuple) else plain.scalar_text(each) or ""
+                f"{each[0]}={foreign_yaml.scalar_text(each[1])}"
+                if isinstance(each, tuple)
+                else foreign_yaml.scalar_text(each) or ""
             )
             docker_flags.apply_docker_flag(recipe.draft, flag, escape_references(text), f"{key}.{name}")
 
@@ -213,9 +317,9 @@ def _read_executor(recipe: RecipeReader, key: str, value: object) -> None:
 def _volumes(recipe: RecipeReader, key: str, value: object) -> None:
     """sparkrun itself does not know ``volumes``; people write them all the same, and mean them."""
     pairs = (
-        [f"{a}:{plain.scalar_text(b)}" for a, b in value.items()]
+        [f"{a}:{foreign_yaml.scalar_text(b)}" for a, b in value.items()]
         if isinstance(value, dict)
-        else plain.scalar_texts(value)
+        else foreign_yaml.scalar_texts(value)
     )
     for text in pairs:
         docker_flags.apply_docker_flag(
@@ -228,20 +332,20 @@ def _volumes(recipe: RecipeReader, key: str, value: object) -> None:
 
 def _readiness(recipe: RecipeReader, key: str, value: object) -> None:
     draft, ledger = recipe.draft, recipe.ledger
-    for name, one in plain.as_mapping(value).items():
-        path, number = f"{key}.{name}", plain.whole_number(one)
+    for name, one in foreign_yaml.as_mapping(value).items():
+        path, number = f"{key}.{name}", foreign_yaml.whole_number(one)
         phase = {"port_timeout_s": "loading", "health_timeout_s": "warming"}.get(name)
         if phase and number is not None and number > 0:
             draft.timeouts[phase] = float(number)
             ledger.add_mapped(path, f"start.timeouts.{phase}")
         elif name == "inference":
-            draft.probe = draft.probe if plain.is_truthy(one) else "none"
+            draft.probe = draft.probe if foreign_yaml.is_truthy(one) else "none"
             ledger.add_mapped(path, "start.probe")
-        elif name == "inference_style" and plain.scalar_text(one) in ("chat", "completions", "auto"):
+        elif name == "inference_style" and foreign_yaml.scalar_text(one) in ("chat", "completions", "auto"):
             draft.probe = None if one == "auto" else draft.probe or str(one)
             ledger.add_mapped(path, "start.probe")
-        elif name == "inference_prompt" and plain.scalar_text(one):
-            draft.prompt = plain.scalar_text(one)
+        elif name == "inference_prompt" and foreign_yaml.scalar_text(one):
+            draft.prompt = foreign_yaml.scalar_text(one)
             ledger.add_mapped(path, "start.prompt")
         else:
             ledger.add_unsupported(path, "sparkctl has no such limit of its own")
@@ -252,7 +356,7 @@ def _note_mapped(recipe: RecipeReader, key: str, value: object) -> None:
 
 
 def _mods(recipe: RecipeReader, key: str, value: object) -> None:
-    mods = plain.scalar_texts(value) if isinstance(value, list | str) else []
+    mods = foreign_yaml.scalar_texts(value) if isinstance(value, list | str) else []
     note_mods(recipe, mods)
     if not mods:
         recipe.keep_extra(key)
@@ -260,11 +364,11 @@ def _mods(recipe: RecipeReader, key: str, value: object) -> None:
 
 def _build_args(recipe: RecipeReader, key: str, value: object) -> None:
     recipe.keep_extra(key, "how eugr's build makes the image")
-    recipe.note_local_build(plain.scalar_texts(value))
+    recipe.note_local_build(foreign_yaml.scalar_texts(value))
 
 
 def _revision(recipe: RecipeReader, key: str, value: object) -> None:
-    text, words = plain.scalar_text(value), recipe.draft.words
+    text, words = foreign_yaml.scalar_text(value), recipe.draft.words
     if text and words and words[:1] != ["bash"] and recipe.draft.engine_hint in ("vllm", "sglang"):
         if not any(word.startswith("--revision") for word in words):
             words += ["--revision", escape_references(text)]
@@ -274,7 +378,7 @@ def _revision(recipe: RecipeReader, key: str, value: object) -> None:
 
 
 def _note_auto_stop(recipe: RecipeReader, key: str, value: object) -> None:
-    if plain.is_truthy(value):
+    if foreign_yaml.is_truthy(value):
         recipe.ledger.add_unsupported(key, "what sparkctl starts stays until it is stopped")
     else:
         recipe.ledger.add_mapped(key, "nothing: it is off")

@@ -10,8 +10,8 @@ from sparkctl.engines.flags.model import parse_version
 from sparkctl.engines.kv_cache import parse_kv_layout
 from sparkctl.engines.memory_estimate import DraftWorkspace, EstimateInput
 from sparkctl.engines.model_weights import WeightsSize, map_path_to_node, measure_weights
-from sparkctl.model.checkpoint import CheckpointFiles
 from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.memory_fit import CheckpointFiles
 from sparkctl.model.profile import Profile
 
 _VERSION = re.compile(r"(?<![\d.])(\d+\.\d+(?:\.\d+)?)")

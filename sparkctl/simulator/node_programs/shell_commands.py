@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sparkctl.node import login, switch_journal
+from sparkctl.node import collect, peer_checks, switch_journal
 from sparkctl.simulator.fabric_ports import PINGS_LINE, answer_pings
 from sparkctl.simulator.http_server import ReadStream, serve_connection
-from sparkctl.simulator.node_programs.collect import run_collector
 from sparkctl.simulator.node_programs.look_output import FIRST_LINE, print_file_check, print_look
 from sparkctl.simulator.node_programs.sim_agent import run_agent
 from sparkctl.simulator.node_programs.sim_transfer import run_survey, run_transfer
 from sparkctl.simulator.sim_node import SUDO_PASSWORD, USER, ByteSink, SimNode, SudoRule
 from sparkctl.simulator.sim_node_remains import UNLINK_LINE, unlink
 from sparkctl.transport.ssh.login_shell import MARK
+
+
+def run_collector(node: SimNode) -> bytes:
+    """Return its lines."""
+    lines: list[dict[str, object]] = []
+    for path in collect.FILES:
+        content = node.file(path)
+        if content is not None:
+            lines.append({"name": path[1:], "text": content.decode()})
+        lines.append(
+            {"name": path[1:], "end": True, "why": None if content is not None else "No such file or directory"}
+        )
+    lines += [{"name": f"commands/{name}", "end": True, "why": "not simulated"} for name in collect.COMMANDS]
+    lines.append({"name": "end", "end": True})
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
 
 DROP_CACHES_COMMAND = ("/usr/bin/tee", "/proc/sys/vm/drop_caches")
 HELD_BY_ANOTHER = 75
@@ -271,7 +287,7 @@ _SCRIPTS = {
     PINGS_LINE: answer_pings,
     UNLINK_LINE: unlink,
     switch_journal.SCRIPT_MARKER: _journal,
-    login.FIRST_LINE: _print_login,
+    peer_checks.FIRST_LINE: _print_login,
 }
 _COMMANDS: dict[str, CommandHandler] = {
     "sh": _sh,

@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary
 from sparkctl.engines.simulation.model_files import build_model_config, list_model_files
 from sparkctl.simulator.fabric_ports import CARRIERS, interface_address
 from sparkctl.simulator.http_server import ReadStream
-from sparkctl.simulator.images import IMAGE_SIZE as IMAGE_SIZE
 from sparkctl.simulator.sim_node import FULL_FREE, ByteSink, NodeFault, SimNode
+from sparkctl.simulator.sim_node import IMAGE_SIZE as IMAGE_SIZE
 
 _WRITTEN = 1_780_000_000 * 10**9  # when every model was downloaded
 _TURN = 0.1  # of a second between two words of progress

@@ -13,11 +13,10 @@ from sparkctl.errors import DockerBusy, DockerError, DockerUnavailable, Sparkctl
 from sparkctl.model.container import Container
 from sparkctl.model.launch_plan import DockerRunSpec, LaunchPlan
 from sparkctl.transport import http_client
-from sparkctl.transport.docker import docker_responses, docker_run
+from sparkctl.transport.docker import create_request, docker_responses
 from sparkctl.transport.docker.create_request import build_create_request
-from sparkctl.transport.docker.docker_errors import error_for_response, unkillable
+from sparkctl.transport.docker.docker_errors import DOCKER_SOCKET, error_for_response, no_response_error, unkillable
 from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo
-from sparkctl.transport.docker.dockerway import DOCKER_SOCKET, no_response_error
 from sparkctl.transport.node_connection import NodeConnection
 
 if TYPE_CHECKING:
@@ -99,13 +98,13 @@ class DockerClient:
         """Return what a container was created with, less what its image gave it. Raises NoSuchContainer."""
         data = await self._read(f"/containers/{quote(ref, safe='')}/json")
         answer = await self._ask(
-            f"/v{await self.api_version()}/images/{quote(docker_run.image_id(data), safe=':')}/json"
+            f"/v{await self.api_version()}/images/{quote(create_request.image_id(data), safe=':')}/json"
         )
-        return docker_run.parse_docker_run(data, None if answer.status == _MISSING else self._object(answer))
+        return create_request.parse_docker_run(data, None if answer.status == _MISSING else self._object(answer))
 
     async def read_extra_options(self, ref: str) -> tuple[tuple[str, str], ...]:
         """Return what a container was created with that `DockerRun` does not tell, as docker run flags with values."""
-        return docker_run.parse_extra_options(await self._read(f"/containers/{quote(ref, safe='')}/json"))
+        return create_request.parse_extra_options(await self._read(f"/containers/{quote(ref, safe='')}/json"))
 
     async def get_json(self, path: str) -> object:
         """Return the decoded answer to ``GET path`` as Docker gave it, secrets and all: for whoever masks it."""

@@ -13,15 +13,15 @@ from urllib.parse import quote, urlencode
 from sparkctl.errors import ContainerNotFound, DockerUnavailable
 from sparkctl.model.log_line import LogLine
 from sparkctl.transport.docker.docker_client import DockerClient
-from sparkctl.transport.docker.docker_errors import error_for_response
-from sparkctl.transport.docker.dockerway import DOCKER_SOCKET, no_response_error
-from sparkctl.transport.docker.log_resume import LogLineAssembler, LogPosition
-from sparkctl.transport.docker.logframes import (
+from sparkctl.transport.docker.docker_errors import DOCKER_SOCKET, error_for_response, no_response_error
+from sparkctl.transport.docker.log_resume import (
     ChunkedBody,
     DaemonError,
     FixedLengthBody,
     FragmentParser,
     InvalidLogStream,
+    LogLineAssembler,
+    LogPosition,
     MultiplexedParser,
     RawStreamParser,
 )

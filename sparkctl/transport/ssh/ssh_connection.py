@@ -5,30 +5,100 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Sequence
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import asyncssh
 
-from sparkctl.errors import ConnectionLost, ForwardingForbidden, NodeError, NodeStarved, Unreachable
+from sparkctl.errors import ConnectionLost, ForwardingForbidden, NodeError, NodeStarved, SparkctlError, Unreachable
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.questions import NonInteractivePrompter, Prompter
-from sparkctl.transport.docker import dockerway
+from sparkctl.transport.docker import docker_errors
 from sparkctl.transport.node_connection import (
     ByteReader,
     ByteWriter,
     CommandResult,
     ConnectionStatus,
     RemoteProcess,
+    communicate,
     node_state_for_error,
 )
-from sparkctl.transport.output import communicate
-from sparkctl.transport.ssh.channel_streams import CONNECTION_ERRORS, ChannelReader, ChannelWriter, SshProcess
-from sparkctl.transport.ssh.flow import WINDOW_BYTES, BoundedSession
+from sparkctl.transport.ssh.channel_streams import (
+    CONNECTION_ERRORS,
+    WINDOW_BYTES,
+    BoundedSession,
+    ChannelReader,
+    ChannelWriter,
+    SshProcess,
+)
 from sparkctl.transport.ssh.keyboard_interactive import LoginPrompter
 from sparkctl.transport.ssh.login import JumpChain, LoginTimeouts, connect_through_jumps
 from sparkctl.transport.ssh.login_shell import RemoteCommand, remote_command
-from sparkctl.transport.ssh.relay import SocketRelay
+
+StreamOpener = Callable[[], Awaitable[tuple[ByteReader, ByteWriter]]]
+_CHUNK = 1 << 16
+
+
+class SocketRelay:
+    """Listens on ``path``; each connection becomes one made by ``opener``, and ends when either side does."""
+
+    def __init__(self, directory: Path, opener: StreamOpener) -> None:
+        self.path = directory / "docker.sock"
+        self._opener = opener
+        self._server: asyncio.Server | None = None
+        self._running: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    async def start(cls, opener: StreamOpener) -> SocketRelay:
+        """Make the directory (0700: whoever can open the socket is root on the node) and listen."""
+        directory = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="sparkctl-"))
+        relay = cls(directory, opener)
+        relay._server = await asyncio.start_unix_server(relay._accept, relay.path)
+        relay.path.chmod(0o600)
+        return relay
+
+    async def close(self) -> None:
+        """Stop listening, end every connection, remove the directory."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        await asyncio.to_thread(shutil.rmtree, self.path.parent, ignore_errors=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Carry bytes both ways. An error ends the connection; whoever asked finds out why by asking the link."""
+        try:
+            far_reader, far_writer = await self._opener()
+        except (SparkctlError, OSError):
+            writer.transport.abort()
+            return
+        up = asyncio.create_task(_copy_stream(reader, far_writer))
+        try:
+            await _copy_stream(far_reader, writer)
+        finally:
+            up.cancel()
+            await asyncio.gather(up, return_exceptions=True)
+            far_writer.close()
+            writer.close()
+
+
+async def _copy_stream(reader: ByteReader, writer: ByteWriter) -> None:
+    try:
+        while data := await reader.read(_CHUNK):
+            writer.write(data)
+            await writer.drain()
+        writer.write_eof()
+    except (SparkctlError, OSError):
+        return
+
 
 MIN_BACKOFF = 0.5
 MAX_BACKOFF = 15.0
@@ -147,7 +217,7 @@ class SshConnection:
         For Docker's socket the error says why it cannot be had: DockerDenied, DockerDown or ForwardingForbidden.
         Another socket raises ConnectionRefusedError.
         """
-        if path == dockerway.DOCKER_SOCKET and self._by_stdio:
+        if path == docker_errors.DOCKER_SOCKET and self._by_stdio:
             return await self._open_docker_stdio()
         try:
             _, flow = await self._open_connection().create_unix_connection(
@@ -155,9 +225,9 @@ class SshConnection:
             )
         except asyncssh.ChannelOpenError as error:
             self._raise_if_lost(error)
-            if path != dockerway.DOCKER_SOCKET:
+            if path != docker_errors.DOCKER_SOCKET:
                 raise ConnectionRefusedError(f"{self.node.name}: {path}: {error.reason}") from error
-            await dockerway.raise_socket_error(self)
+            await docker_errors.raise_socket_error(self)
             self._by_stdio = True
             return await self._open_docker_stdio()
         except CONNECTION_ERRORS as error:
@@ -188,7 +258,7 @@ class SshConnection:
     async def docker_socket(self) -> Path:
         """Return a local socket, in a 0700 directory, each connection to which becomes one to the node's Docker."""
         if self._relay is None:
-            self._relay = await SocketRelay.start(lambda: self.open_unix(dockerway.DOCKER_SOCKET))
+            self._relay = await SocketRelay.start(lambda: self.open_unix(docker_errors.DOCKER_SOCKET))
         return self._relay.path
 
     async def close(self) -> None:

@@ -15,9 +15,9 @@ from sparkctl.paths import user_profiles_dir
 from sparkctl.profiles.library import ProfileLibrary
 from sparkctl.tui.dialogs.base import ChoiceDialog, wrap_paragraph
 from sparkctl.views.instance_rows import change_row
-from sparkctl.views.profiles.fit_signs import render_estimate_line
+from sparkctl.views.profiles.launch_plan_view import list_start_obstacles, render_budget_before_start
 from sparkctl.views.profiles.lint_view import shorten_path
-from sparkctl.views.profiles.starting import list_start_obstacles, render_budget_before_start
+from sparkctl.views.profiles.memory_estimate_view import render_estimate_line
 from sparkctl.views.text.line_wrap import wrap_line
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitized
 

@@ -14,8 +14,7 @@ from textual.widgets import Input
 from sparkctl.tui.widgets.text_surface import TextSurface
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.line_wrap import find_command, wrap_line_for_screen
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, row_width, sanitized
-from sparkctl.views.text.wrap import wrap_rows
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, row_width, sanitized, wrap_rows
 
 if TYPE_CHECKING:
     from sparkctl.tui.app import PanelApp

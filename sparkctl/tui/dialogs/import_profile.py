@@ -23,12 +23,10 @@ from sparkctl.profiles.importers.import_report import KeyOutcome
 from sparkctl.profiles.library import ProfileLibrary
 from sparkctl.tui.dialogs.base import ChoiceDialog, Dialog, wrap_paragraph
 from sparkctl.tui.widgets.text_surface import TextSurface
-from sparkctl.views.profiles.import_rows import render_import_preview
+from sparkctl.views.profiles.profile_import_view import render_import_preview
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.scrolled import scroll_rows
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row
-from sparkctl.views.text.wrap import wrap_rows
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, scroll_rows, wrap_rows
 
 _LARGEST = 256 * 1024  # characters that are taken in: no recipe has so many
 _RESTS = 0.15  # seconds without a key before what is there is read

@@ -13,16 +13,20 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.units import format_gib
 from sparkctl.monitor.node_views import NodeTelemetryView
-from sparkctl.profiles.offers import ProfileOffer
+from sparkctl.profiles.library import ProfileOffer
 from sparkctl.tui.dialogs.base import ChoiceDialog, Dialog, wrap_paragraph
-from sparkctl.views.profiles.fit_signs import (
+from sparkctl.views.profiles.launch_plan_view import (
+    describe_rank_nodes,
+    list_start_obstacles,
+    render_budget_before_start,
+)
+from sparkctl.views.profiles.memory_estimate_view import (
     estimate_symbol,
     format_symbol_legend,
     render_estimate_line,
     render_rank_estimates,
     worst_estimate,
 )
-from sparkctl.views.profiles.starting import describe_rank_nodes, list_start_obstacles, render_budget_before_start
 from sparkctl.views.text.line_wrap import wrap_line
 from sparkctl.views.text.state_symbols import state_symbol
 from sparkctl.views.text.styled_text import (

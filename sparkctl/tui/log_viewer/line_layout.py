@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from rich.cells import get_character_cell_size
 
-from sparkctl.logs.buffer import BufferedLine, LogBuffer
-from sparkctl.logs.logorder import LineOrder
+from sparkctl.logs.buffer import BufferedLine, LineOrder, LogBuffer
 
 LONGEST_SHOWN = 4096  # characters; the rest of a longer line is in what is searched, copied and saved
 _KEPT = 1024  # decoded lines

@@ -23,9 +23,8 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
-from sparkctl.logs.buffer import LogBuffer
-from sparkctl.logs.logorder import LineKey
-from sparkctl.logs.logsight import LogFilter
+from sparkctl.logs.buffer import LineKey, LogBuffer
+from sparkctl.logs.search import LogFilter
 from sparkctl.model.log_line import LogLine
 from sparkctl.tui.log_viewer.line_layout import LogLayout, LogRow
 from sparkctl.tui.log_viewer.line_renderer import STYLES, LogLineRenderer, resolve_log_style

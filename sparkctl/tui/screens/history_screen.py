@@ -12,7 +12,7 @@ from sparkctl.commands.actions import HISTORY, Action, ActionContext
 from sparkctl.logs import filter_pattern
 from sparkctl.tui.screens.base import build_bindings
 from sparkctl.tui.screens.list_screen import ListScreen
-from sparkctl.views.history_page import HistoryScreenModel, OperationDetail, render_history_page
+from sparkctl.views.history_view import HistoryScreenModel, OperationDetail, render_history_page
 
 if TYPE_CHECKING:
     from sparkctl.history.model import OperationRecord

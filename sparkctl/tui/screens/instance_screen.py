@@ -12,7 +12,7 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from sparkctl.commands.actions import INSTANCE, Action, ActionContext, ActionId
-from sparkctl.commands.start.launched import ContainerLaunch, read_container_launch
+from sparkctl.commands.start.launch_plans import ContainerLaunch, read_container_launch
 from sparkctl.engines.line_preparer import split_carriage_returns
 from sparkctl.errors import DockerError, NodeError
 from sparkctl.logs.log_subscription import LogConsumer, LogSubscription
@@ -22,11 +22,10 @@ from sparkctl.model.json_codec import redact_launch_plan
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.tui.at_hand import edit_selected_profile
 from sparkctl.tui.controller import PanelController
+from sparkctl.tui.global_actions import edit_selected_profile
 from sparkctl.tui.key_hints import format_key
-from sparkctl.tui.screens.base import PanelScreen, build_bindings
-from sparkctl.tui.screens.read_on import ScrollScreen, ScrollSurface
+from sparkctl.tui.screens.base import PanelScreen, ScrollScreen, ScrollSurface, build_bindings
 from sparkctl.tui.widgets.text_surface import TextSurface
 from sparkctl.views.instance_rows import (
     evidence_line,
@@ -180,7 +179,7 @@ class InstanceScreen(ScrollScreen):
         self._judging = self.panel.spawn(self._start_exit_diagnosis(room, node, str(one.container_id)))
 
     async def _start_exit_diagnosis(self, room: PanelController, node: Node, container: str) -> None:
-        from sparkctl.commands.inquest import diagnose_exit
+        from sparkctl.commands.diagnose_log import diagnose_exit
 
         try:
             end = await diagnose_exit(room.non_interactive_context, node, container, self.panel.sparks)

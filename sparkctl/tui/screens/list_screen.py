@@ -14,7 +14,7 @@ from sparkctl.commands.actions import Action, ActionRole
 from sparkctl.tui.screens.base import PanelScreen
 from sparkctl.tui.widgets.search_prompt import PromptMode, SearchPrompt
 from sparkctl.tui.widgets.text_surface import TextSurface
-from sparkctl.views.text.scrolled import ScrollPage
+from sparkctl.views.text.styled_text import ScrollPage
 
 _PAGE = 5
 _NOTCH = 2  # rows for a notch of the wheel

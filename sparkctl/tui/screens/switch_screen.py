@@ -22,11 +22,10 @@ from sparkctl.model.switch_plan import SwitchPlan
 from sparkctl.monitor.ranks import list_nodes_of_instance
 from sparkctl.tui.dialogs.base import ChoiceDialog, RefreshingDialog, wrap_paragraph
 from sparkctl.tui.key_hints import format_key
-from sparkctl.tui.screens.base import build_bindings
-from sparkctl.tui.screens.read_on import ScrollScreen, ScrollSurface
+from sparkctl.tui.screens.base import ScrollScreen, ScrollSurface, build_bindings
 from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.views.switch_plan_view import describe_rollback_window, summarize_switch_plan
 from sparkctl.views.switch_view import SwitchScreenModel, find_offered_command, render_switch
-from sparkctl.views.switch_words import describe_rollback_window, summarize_switch_plan
 from sparkctl.views.text.styled_text import TextRow, TextStyle
 
 if TYPE_CHECKING:
@@ -212,7 +211,7 @@ class SwitchScreen(ScrollScreen):
             self.panel.spawn(self._ask_and_interrupt(course))
 
     async def _ask_and_interrupt(self, course: SwitchProgress) -> None:
-        from sparkctl.tui.dialogs.interrupting import LEAVE, build_interrupt_dialog
+        from sparkctl.tui.dialogs.confirmations import LEAVE, build_interrupt_dialog
 
         room = self.panel.room
         assert room is not None

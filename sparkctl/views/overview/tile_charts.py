@@ -5,14 +5,26 @@ All of them are lines that begin at nothing: what is half as high is half as muc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.sample import MemoryBar
+from sparkctl.model.units import GIB
 from sparkctl.monitor.sample_series import SeriesName
+from sparkctl.views import meter_view as words
 from sparkctl.views.overview.tile_model import NodeTileModel
 from sparkctl.views.overview.tile_rows import Part, Space, chart_minutes, fill_series_gaps, label
-from sparkctl.views.text.charts import AxisScale, render_line_chart, round_above
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row
+from sparkctl.views.text.charts import (
+    AxisScale,
+    fit_axis_scale,
+    memory_bar_symbols,
+    render_area_chart,
+    render_line_chart,
+    render_memory_bar,
+    render_sparkline,
+    round_above,
+)
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, row_width
 
 TALLEST = 6  # rows of a curve, whatever it shows: what moves must not move what stands below
 _SPARE = 9
@@ -81,3 +93,112 @@ def _part(slot: str, name: str, values: Sequence[float | None], most: float, uni
         return tuple(rows)
 
     return Part(_SPARE, (), tall, slot, TALLEST)
+
+
+_LEAST = 8 * GIB  # of a trend: what moves less is the same
+_TALLEST = 6  # rows of its curve, whatever it shows: what moves must not move what stands below
+_SHORT = 2 * GIB  # available: then the figure is a warning
+
+
+def build_memory_groups(seen: NodeTileModel, space: Space) -> list[Part]:
+    """Return all that is known of it."""
+    shares, course = build_memory_legend(seen, space), build_memory_chart(seen, space)
+    return [build_memory_bar(seen, space), *([shares] if shares else []), *([course] if course else [])]
+
+
+def build_memory_bar(seen: NodeTileModel, space: Space) -> Part:
+    """Return the bar, and beside it what is really used: GPU and other. Page cache is shown and never counted as used."""
+    bar = seen.view.memory
+    if bar is None:
+        return Part(0, (make_row(label("memory"), Span(words.UNKNOWN, TextStyle.STALE)),))
+    return Part(
+        0,
+        (
+            make_row(
+                label("memory"), *render_memory_bar(bar, space.bar, space.ascii_only), "  ", *format_used_memory(bar)
+            ),
+        ),
+    )
+
+
+def format_used_memory(bar: MemoryBar) -> TextRow:
+    """Return ``98.4 of 121.7 GiB``."""
+    used = bar.total - bar.free - bar.page_cache
+    tone = TextStyle.BAD if bar.available < _SHORT else TextStyle.STRONG
+    return make_row(Span(f"{used / GIB:5.1f}", tone), Span(f" of {bar.total / GIB:.1f} GiB", TextStyle.UNIT))
+
+
+def build_memory_legend(seen: NodeTileModel, space: Space) -> Part | None:
+    """Return the four parts in figures, each with its texture: the legend of the bar."""
+    bar = seen.view.memory
+    if bar is None:
+        return None
+    marks = memory_bar_symbols(space.ascii_only)
+    parts = (
+        (TextStyle.GPU, "GPU", bar.gpu_processes),
+        (TextStyle.OTHER, "other", bar.other_used),
+        (TextStyle.CACHE, "cache", bar.page_cache),
+        (TextStyle.FREE, "free", bar.free),
+    )
+    for gap, indent, decimals in (("  ", 1, 1), (" ", 1, 1), (" ", -1, 1), (" ", 1, 0), (" ", -1, 0)):
+        made = _shares(parts, marks, gap, decimals, indent)
+        if row_width(made) <= space.columns:
+            break
+    return Part(3, (made,))
+
+
+def _shares(
+    parts: Sequence[tuple[TextStyle, str, int | None]],
+    marks: Mapping[TextStyle, str],
+    gap: str,
+    decimals: int,
+    indent: int,
+) -> TextRow:
+    """``indent``: columns by which the first sign stands beside the bar's begin, so that the two are not one."""
+    spans: list[Span] = [Span(" " * (len(label("").text) + indent))]
+    for at, (tone, name, size) in enumerate(parts):
+        spans += [Span((gap if at else "") + marks[tone], tone), Span(f" {name} ", TextStyle.LABEL)]
+        spans.append(Span(_figure(size, decimals), TextStyle.VALUE))
+    return tuple(spans)
+
+
+def _figure(size: int | None, decimals: int) -> str:
+    """Return GiB in four columns, or in three: from 100 on there is no room for a decimal."""
+    if size is None:
+        return f"{words.UNKNOWN:>{3 + decimals}}"
+    amount = size / GIB
+    return f"{amount:>{3 + decimals}.{decimals if amount < 99.95 else 0}f}"
+
+
+def build_memory_chart(seen: NodeTileModel, space: Space) -> Part | None:
+    """Return used memory over the last minutes, and swap: in one row as a line between its own bounds, in more
+    as an area from nothing to all of it."""
+    bar, rings = seen.view.memory, seen.rings
+    if bar is None or rings is None:
+        return None
+    ascii_only, wide, total = space.ascii_only, space.bar, bar.total
+    swap = make_row(Span("swap ", TextStyle.LABEL), Span(f"{bar.swap_used / GIB:.1f}", TextStyle.VALUE))
+    minutes = chart_minutes(seen)
+    available = rings.get_buckets(SeriesName.AVAILABLE, minutes * 60.0, wide * 2)
+    used = fill_series_gaps([None if spread is None else total - spread.mean for spread in available], minutes * 60.0)
+    name = label(f"{minutes} min")
+
+    def tall(height: int) -> tuple[TextRow, ...]:
+        if height == 1:
+            return (short,)
+        rows = [
+            make_row(label(""), *each)
+            for each in render_area_chart(used, AxisScale(0.0, float(total)), height, ascii_only)
+        ]
+        rows[0] = make_row(name, *rows[0][1:], Span(f"  {total / GIB:5.0f} GiB", TextStyle.UNIT))
+        rows[-1] = make_row(*rows[-1], Span(f"  {0:5.0f}     ", TextStyle.UNIT), *swap)
+        return tuple(rows)
+
+    scale = fit_axis_scale(used, _LEAST)
+    if scale is None:
+        short = make_row(name, " " * wide, "  ", *swap)
+        return Part(5, (short,), tall, "memory", 1)
+    dash = "-" if ascii_only else "–"
+    bounds = f"{scale.least / GIB:.0f}{dash}{scale.most / GIB:.0f}"
+    short = make_row(name, *render_sparkline(used, scale, ascii_only), Span(f"  {bounds:<9}", TextStyle.UNIT), *swap)
+    return Part(5, (short,), tall, "memory", _TALLEST)

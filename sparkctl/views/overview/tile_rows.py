@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sparkctl import engines
-from sparkctl.model.engine_facts import EngineFactName
-from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
+from sparkctl.model.engine_metrics import EngineActivity, EngineFactName, EngineMeter
 from sparkctl.model.finding import Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.sample import Gpu

@@ -10,8 +10,7 @@ from sparkctl.model.finding import FindingKind
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.views.overview.tile_charts import build_gpu_charts, build_throughput_chart
-from sparkctl.views.overview.tile_memory import build_memory_groups
+from sparkctl.views.overview.tile_charts import build_gpu_charts, build_memory_groups, build_throughput_chart
 from sparkctl.views.overview.tile_model import NodeTileModel, format_age, instance_badge, node_badges, sort_by_urgency
 from sparkctl.views.overview.tile_rows import (
     Part,

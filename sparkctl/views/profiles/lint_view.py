@@ -6,18 +6,86 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparkctl.engines.lint.model import LintFixKind, LintSeverity
+from sparkctl.engines import load_engine
+from sparkctl.engines.flag_catalogue import CatalogueChoice
+from sparkctl.engines.lint.model import LintFixKind, LintRule, LintSeverity
 from sparkctl.model.finding import Severity
 from sparkctl.model.sanitize import sanitize_line
+from sparkctl.model.secrets import redact
 from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.file_issues import FileIssue, FilePosition
+from sparkctl.profiles.profile_lint import Diagnostic, LintResult
 from sparkctl.views.text.line_wrap import wrap_line
 from sparkctl.views.text.state_symbols import state_symbol
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitized, text_width, truncate_row
 
 if TYPE_CHECKING:
-    from sparkctl.profiles.profile_lint import LintResult
     from sparkctl.views.profiles.profiles_screen_model import ProfilesScreenModel
+
+
+def format_lint(name: str, checked: LintResult) -> list[str]:
+    """Return a line for each thing that was found, ``file:line:column: level[kind]: message``, and one that sums up."""
+    return [*map(str, checked.diagnostics), f"{name}: {summarize_lint(checked)}"]
+
+
+def summarize_lint(checked: LintResult) -> str:
+    """Return how many errors, warnings and infos there are, and the flags of which version decided."""
+    held = checked.held
+    against = "" if held is None else f" (flags of {load_engine(held.catalogue.engine).title} {held.catalogue.version})"
+    counts = [_count(len(found), level) for level in LintSeverity if (found := checked.of(level))]
+    verdict = [] if checked.of(LintSeverity.ERROR) else ["good"]
+    return f"{', '.join([*verdict, *counts])}{against}"
+
+
+def _count(number: int, level: LintSeverity) -> str:
+    return f"{number} {level}{'' if number == 1 else 's'}"
+
+
+def build_lint_json(checked: list[tuple[str, LintResult]], fixed: list[Diagnostic]) -> dict[str, object]:
+    """Return everything as one document. ``faults`` are what keeps a file from being a profile, also among ``findings``."""
+    every = [one for _, found in checked for one in found.diagnostics]
+    return {
+        "schema": 1,
+        "faults": [
+            {"place": _place(one), "message": redact(one.message)} for one in every if one.kind is LintRule.PROFILE
+        ],
+        "findings": [_finding(one) for one in every],
+        "fixed": [_finding(one) for one in fixed],
+        "checked": [
+            {"profile": name, "file": str(found.path), "flags": _describe_catalogue(found.held)}
+            for name, found in checked
+        ],
+    }
+
+
+def _finding(one: Diagnostic) -> dict[str, object]:
+    return {
+        **_place(one),
+        "level": one.level.value,
+        "kind": one.kind.value,
+        "message": redact(one.message),
+        "setting": one.setting,
+        "fixable": one.change is not None,
+    }
+
+
+def _place(one: Diagnostic) -> dict[str, object]:
+    return {"file": one.place.file, "line": one.place.line, "column": one.place.column}
+
+
+def _describe_catalogue(held: CatalogueChoice | None) -> dict[str, object] | None:
+    if held is None:
+        return None
+    catalogue = held.catalogue
+    return {
+        "engine": catalogue.engine,
+        "version": catalogue.version,
+        "asked": held.version,
+        "basis": held.basis.value,
+        "said_by": held.said_by,
+        "origin": catalogue.origin,
+    }
+
 
 LEVEL_STYLES = {
     LintSeverity.ERROR: (Severity.PROBLEM, TextStyle.BAD), LintSeverity.WARNING: (Severity.WARNING, TextStyle.ATTENTION),
@@ -107,7 +175,6 @@ def render_lint_summary(shelf: ProfilesScreenModel) -> TextRow:
     """Return the sum of the check, as ``profiles check`` has it, and the key that mends what it can."""
     if shelf.check is None:
         return make_row(Span("checking its flags ...", TextStyle.STALE))
-    from sparkctl.views.profiles.lint_lines import summarize_lint  # who shows no check loads no engine
 
     worst = next((level for level in (LintSeverity.ERROR, LintSeverity.WARNING) if shelf.check.of(level)), None)
     severity, tone = (Severity.GOOD, TextStyle.GOOD) if worst is None else LEVEL_STYLES[worst]

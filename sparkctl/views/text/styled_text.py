@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -155,3 +155,85 @@ _PLAIN = str.maketrans(
 def _ascii(piece: str) -> str:
     piece = re.sub(r" ·(?= |$)", ",", piece).translate(_PLAIN)
     return "".join(char if char.isascii() else "?" * text_width(char) for char in piece)
+
+
+@dataclass(frozen=True, slots=True)
+class ScrollPage:
+    """Rows, and from which row on the part that can be scrolled is really shown. Of a list, its ``entries`` stand in the rows
+    from ``top`` on."""
+
+    rows: tuple[TextRow, ...]
+    further: int = 0
+    top: int = 0
+    entries: range = range(0)
+
+    def entry(self, y: int) -> int | None:
+        """Return the number of the list's entry that stands in a row."""
+        return self.entries[y - self.top] if 0 <= y - self.top < len(self.entries) else None
+
+
+def visible_range(count: int, at: int, lines: int) -> range:
+    """Return which of ``count`` entries are seen, the one at ``at`` among them, near the middle where there is more around."""
+    first = max(0, min(at - lines // 2, count - lines))
+    return range(first, min(count, first + lines))
+
+
+def rows_around(rows: Sequence[TextRow], at: int, lines: int) -> list[TextRow]:
+    """Return at most ``lines`` rows with the one at ``at`` among them."""
+    return [rows[each] for each in visible_range(len(rows), at, lines)]
+
+
+def scroll_rows(
+    rows: Sequence[TextRow], further: int, lines: int, ascii_only: bool = False, by: tuple[str, str] = ("pgup", "pgdn")
+) -> ScrollPage:
+    """Return the rows from ``further`` on, as far as there are any; where not all fit, the last row says what is above and
+    below, and ``by`` which keys it is reached."""
+    if len(rows) <= lines or lines < 2:
+        return ScrollPage(tuple(rows[: max(0, lines)]))
+    shown = lines - 1
+    first = max(0, min(further, len(rows) - shown))
+    below = len(rows) - first - shown
+    up, down = ("^", "v") if ascii_only else ("↑", "↓")
+    words = [f"{up} {first}"] if first else []
+    words += [f"{down} {below} more"] if below else ["the end"]
+    keys = " and ".join([*([by[0]] if first else []), *([by[1]] if below else [])])
+    says = make_row(Span("   ".join(words), TextStyle.LABEL), Span(f"   {keys}", TextStyle.KEY))
+    return ScrollPage((*rows[first : first + shown], says), first)
+
+
+_PIECE = re.compile(r" +|[^ ]+")
+
+
+def wrap_rows(rows: Iterable[TextRow], columns: int, hang: int = 0) -> list[TextRow]:
+    """Return the rows as rows of at most ``columns``, as far as words are no longer; later ones hang by their indent, and at
+    least by ``hang``."""
+    return [piece for one in rows for piece in _wrapped(one, columns, hang)]
+
+
+def _wrapped(one: TextRow, columns: int, hang: int) -> list[TextRow]:
+    if row_width(one) <= columns:
+        return [one]
+    bare = plain_text(one)
+    indent = min(len(bare) - len(bare.lstrip(" ")), max(0, columns // 3))
+    below = min(max(indent, hang), max(0, columns // 3))
+    lines: list[TextRow] = []
+    current, used = [Span(" " * indent)] if indent else [], indent
+    begun = indent  # where the words of this line begin
+    for span in one:
+        for piece in _PIECE.findall(span.text):
+            is_gap = piece.startswith(" ")
+            if used > begun and not is_gap and used + text_width(piece) > columns:
+                lines.append(_strip_row_end(current))
+                current, used, begun = [Span(" " * below)] if below else [], below, below
+            if is_gap and used == begun:
+                continue  # no line begins with a gap beside its indent
+            current.append(Span(piece, span.tone))
+            used += text_width(piece)
+    return [*lines, _strip_row_end(current)]
+
+
+def _strip_row_end(spans: list[Span]) -> TextRow:
+    """Return a line without the gap at its end."""
+    while spans and not spans[-1].text.strip(" "):
+        spans.pop()
+    return tuple(spans)

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from sparkctl.cli import loop
+from sparkctl.cli import verb_runner
 
 
 def test_a_signal_wakes_the_loop() -> None:
@@ -17,7 +17,7 @@ def test_a_signal_wakes_the_loop() -> None:
         signal.set_wakeup_fd(before)
         return before
 
-    assert loop.run_async(woken_by()) != -1, "a signal just before the loop goes to sleep would be slept through"
+    assert verb_runner.run_async(woken_by()) != -1, "a signal just before the loop goes to sleep would be slept through"
     assert signal.set_wakeup_fd(-1) == -1
 
 
@@ -27,4 +27,4 @@ def test_ctrl_c_is_a_keyboard_interrupt() -> None:
         await asyncio.get_running_loop().create_future()
 
     with pytest.raises(KeyboardInterrupt):
-        loop.run_async(pressed())
+        verb_runner.run_async(pressed())

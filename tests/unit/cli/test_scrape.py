@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from sparkctl.cli.verbs.scrape import create_metrics_server
+from sparkctl.cli.verbs.metrics import create_metrics_server
 
 
 @pytest.fixture

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.engines.command import find_shell_script
-from sparkctl.engines.command_flags import CommandFlags
+from sparkctl.engines.command_flags import CommandFlags, find_shell_script
 
 
 @pytest.mark.parametrize(

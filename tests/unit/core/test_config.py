@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkctl import paths
-from sparkctl.config import Config, find_node, get_only_node, load_config
-from sparkctl.config_write import render_config, write_config
+from sparkctl.config import Config, find_node, get_only_node, load_config, render_config, write_config
 from sparkctl.errors import ExitCode, InvalidInput
 from sparkctl.model.node import Node, NodeName
 from sparkctl.profiles.file_issues import InvalidFile

@@ -5,8 +5,13 @@ from __future__ import annotations
 from sparkctl.model.events import NodeStateChanged, PhaseChanged
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
-from sparkctl.monitor.startup_timeline import StartupTimeline, advance_timeline, list_remaining, match_expected
-from sparkctl.monitor.stopwatch import PhaseTimer
+from sparkctl.monitor.startup_timeline import (
+    PhaseTimer,
+    StartupTimeline,
+    advance_timeline,
+    list_remaining,
+    match_expected,
+)
 
 NODE = NodeName("spark1")
 

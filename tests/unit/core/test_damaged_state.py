@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.stop.pending_stops import PendingStop, PendingStopFiles
+from sparkctl.context import CommandContext
 from sparkctl.model.guard_state import GuardAction, GuardEvent, GuardMemoryReading, GuardReceipt, GuardRole
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.node import NodeName
@@ -21,8 +21,8 @@ from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchSte
 from sparkctl.monitor import guard_receipts
 from sparkctl.monitor.switch_journal import build_journal_view
 from sparkctl.node.guard.receipt_store import ReceiptStore
-from sparkctl.node.journal import decode_switch_journal, encode_switch_journal
 from sparkctl.node.node_inspection import JournalFile
+from sparkctl.node.switch_journal import decode_switch_journal, encode_switch_journal
 
 NODE = NodeName("spark1")
 JOURNAL = SwitchJournal(

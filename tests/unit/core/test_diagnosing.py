@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from sparkctl import engines
 from sparkctl.engines.line_preparer import LinePreparer
+from sparkctl.logs.analyzer import LogDiagnosis
 from sparkctl.logs.diagnosis import LogDiagnoser
 from sparkctl.logs.own_requests import mark_request_path
-from sparkctl.model.diagnosis import LogDiagnosis
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import FailureCause
 from tests.unit.engines.test_golden import DEATHS, VERSIONS, log_of

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.logs.edits import suggest_field_change
+from sparkctl.logs.verdict_builder import suggest_field_change
 from sparkctl.model.guard_state import DEFAULT_FLOOR
 from sparkctl.model.launch_plan import GuardRule, LaunchPlan, PhaseTimeouts, ReadinessRule
 from sparkctl.model.node import NodeName

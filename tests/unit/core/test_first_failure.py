@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.logs.first_failure import (
+from sparkctl.logs.rank_verdict import (
     CONSEQUENCE_CAUSES,
     ClockOffset,
     RankFailure,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkctl.logs.diagnosis import LogDiagnoser
-from sparkctl.profiles.flag_names import suggest_flag_name
+from sparkctl.profiles.profile_lint import suggest_flag_name
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,8 @@ def test_of_a_process_that_was_killed_nobody_knows_how_it_ended(history: Operati
     program = (
         "import os, sys, signal; from pathlib import Path; from sparkctl.clock import SystemClock\n"
         "from sparkctl.history.operation_history import OperationHistory; from sparkctl.history.model import OperationKind\n"
-        "entry = OperationHistory(Path(sys.argv[1])).begin_operation(OperationKind.START, SystemClock(), 'milo@desk', ['spark1'], profile='qwen36')\n"
+        "entry = OperationHistory(Path(sys.argv[1])).begin_operation("
+        "OperationKind.START, SystemClock(), 'milo@desk', ['spark1'], profile='qwen36')\n"
         "entry.record_facts(); os.kill(os.getpid(), signal.SIGKILL)"
     )
     ran = subprocess.run([sys.executable, "-c", program, str(history.directory)], timeout=60)

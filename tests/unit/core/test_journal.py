@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import SwitchJournal, SwitchStep
-from sparkctl.node.journal import decode_switch_journal, encode_switch_journal
+from sparkctl.node.switch_journal import decode_switch_journal, encode_switch_journal
 
 ONE = SwitchJournal(
     "0" * 32, "milo@laptop", 1e9, SwitchStep.RELEASING, "qwen36", ("qwen36", "--set", "port=1"), "feedfacecafe",

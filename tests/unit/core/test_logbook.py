@@ -13,7 +13,7 @@ from sparkctl.logs import search
 from sparkctl.logs.buffer import LONGEST, BufferedLine, LogBuffer
 from sparkctl.logs.disk_buffer import DiskLineBuffer
 from sparkctl.logs.line_classifier import LineClassifier, LineMark, LogLevel
-from sparkctl.logs.logsight import LogFilter, find_next_line
+from sparkctl.logs.search import LogFilter, find_next_line
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.sanitize import sanitize_line
 

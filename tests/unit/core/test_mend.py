@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sparkctl.profiles import profile_lint
 from sparkctl.profiles.library import ProfileLibrary
-from sparkctl.profiles.mend import apply_lint_fixes
+from sparkctl.profiles.profile_edit import apply_lint_fixes
 from sparkctl.profiles.yaml_reader import parse_yaml
 
 HEAD = "# mine\nschema: 1\nname: mine   # as the file\nengine: sglang\nimage: x/sglang:0.5.12\n"

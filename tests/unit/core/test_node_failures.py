@@ -7,7 +7,7 @@ import pytest
 from sparkctl.errors import DockerUnavailable, ExitCode, InvalidInput, SparkctlError, Unreachable, UnreadableAnswer
 from sparkctl.model.node import Node, NodeName
 from sparkctl.transport.http_client import InvalidHttpResponse
-from sparkctl.transport.output import OutputTooLong
+from sparkctl.transport.node_connection import OutputTooLong
 from sparkctl.transport.session import node_failures
 
 NODE = Node(NodeName("spark1"), "10.0.0.1")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.engines.base import DecodingSettings
+from sparkctl.engines.decode_step_estimate import build_decode_step_spec, decode_label, encode_label
 from sparkctl.model.decode_step import DecodeStepSpec, RoutedExperts
-from sparkctl.model.per_step import build_decode_step_spec, decode_label, encode_label
 from sparkctl.model.profile import ModelSpec
 
 sizes = st.none() | st.integers(1, 10**13)

@@ -10,8 +10,15 @@ import pytest
 
 from sparkctl.model import events
 from sparkctl.model.container import ContainerState
-from sparkctl.model.engine_facts import EngineFact, EngineFactName
-from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
+from sparkctl.model.engine_metrics import (
+    DraftAcceptance,
+    EngineActivity,
+    EngineFact,
+    EngineFactName,
+    EngineMeter,
+    MeterSource,
+    Quantiles,
+)
 from sparkctl.model.finding import FindingEvidence, Severity
 from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.instance import InstanceView

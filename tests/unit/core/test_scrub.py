@@ -11,7 +11,7 @@ import pytest
 
 from sparkctl.commands.bundle import SupportBundle, safe_file_name
 from sparkctl.errors import InvalidInput
-from sparkctl.model.scrub import Redactor
+from sparkctl.model.secrets import Redactor
 
 SECRET = "sesame-open-42"
 TEXTS = [

@@ -16,7 +16,7 @@ from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, 
 from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import SwitchConflict, SwitchPlan
 from sparkctl.model.units import GIB
-from sparkctl.monitor.wholes import RankContainer, group_by_instance
+from sparkctl.monitor.ranks import RankContainer, group_by_instance
 
 NODES = (NodeName("spark1"), NodeName("spark2"))
 TOTAL = 120 * GIB

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from sparkctl import engines
 from sparkctl.engines.base import Failure, select_root_failure
 from sparkctl.engines.line_preparer import LinePreparer
-from sparkctl.model.engine_facts import EngineFact
+from sparkctl.model.engine_metrics import EngineFact
 from sparkctl.model.phase import Phase, Step
 
 

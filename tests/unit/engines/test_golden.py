@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkctl.engines.base import Failure, refine_failure
-from sparkctl.model.engine_facts import EngineFact, EngineFactName
+from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 from tests.unit.engines import golden

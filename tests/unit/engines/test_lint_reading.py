@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from sparkctl.engines import flag_catalogue
 from sparkctl.engines.flags.model import FlagArity, FlagCatalogue
+from sparkctl.engines.profile_flags import FlagMatchKind, match_flag
 from sparkctl.engines.profile_flags import collect_profile_flags as flags_of
-from sparkctl.engines.reading import FlagMatchKind, match_flag
 from sparkctl.model.profile import FlagValues, JsonValue, ModelSpec, Profile
 
 EVERY = [

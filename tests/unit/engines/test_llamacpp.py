@@ -9,7 +9,7 @@ import pytest
 from sparkctl import engines
 from sparkctl.engines.base import DecodingSettings
 from sparkctl.engines.line_preparer import LinePreparer
-from sparkctl.model.engine_facts import EngineFact, EngineFactName
+from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import ModelSpec, Profile
 from sparkctl.model.verdict import FailureCause

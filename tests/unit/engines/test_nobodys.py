@@ -8,9 +8,9 @@ import pytest
 
 from sparkctl.engines.base import Failure, FailureWeight, refine_failure
 from sparkctl.engines.lint.model import LintRule
+from sparkctl.logs.analyzer import LogDiagnosis
 from sparkctl.logs.diagnosis import LogDiagnoser
-from sparkctl.model.diagnosis import LogDiagnosis
-from sparkctl.model.engine_facts import EngineFactName
+from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.verdict import FailureCause
 from sparkctl.profiles import profile_lint
 from sparkctl.profiles.library import ProfileLibrary

@@ -15,9 +15,8 @@ from sparkctl.logs import start_verdict
 from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.model.launch_plan import LaunchPlan, ReadinessTarget
 from sparkctl.model.log_line import LogLine
-from sparkctl.model.masking import mask_log_lines
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.secrets import MASK
+from sparkctl.model.secrets import MASK, mask_log_lines
 from sparkctl.monitor import engine_probe
 from sparkctl.transport.node_connection import NodeConnection
 from sparkctl.transport.open_connection import open_connection

@@ -13,8 +13,8 @@ from sparkctl.logs.own_requests import REQUEST_MARK
 from sparkctl.model.launch_plan import ReadinessRule, ReadinessTarget
 from sparkctl.model.node import Node, NodeName
 from sparkctl.monitor import engine_probe
-from sparkctl.monitor.asking import QueryMarkerSupport, request_engine
 from sparkctl.monitor.engine_meters import InstanceMeter
+from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine
 from sparkctl.transport.local_connection import LocalConnection
 
 LINK = LocalConnection(Node(NodeName("spark1"), "local"))

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from sparkctl.commands import node_lock
-from sparkctl.commands.context import CommandContext
+from sparkctl.context import CommandContext
 from sparkctl.errors import NodeError, NodeStarved, OperationRefused
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.node import Node, NodeName

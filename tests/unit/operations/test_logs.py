@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from sparkctl.clock import SystemClock
-from sparkctl.commands.context import CommandContext
 from sparkctl.commands.show_log import ShowLog, _LogRun
+from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.container import Container
 from sparkctl.model.events import Event, LogArrived, WarningEmitted
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import Node, NodeName
 from sparkctl.transport.docker.docker_client import DockerClient
-from sparkctl.transport.docker.logframes import LogFragment
+from sparkctl.transport.docker.log_resume import LogFragment
 from sparkctl.transport.local_connection import LocalConnection
 from sparkctl.transport.session import Session
 from tests.unit.wire.daemon import stamp

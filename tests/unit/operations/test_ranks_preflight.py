@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.commands.start.ranks_preflight import (
+from sparkctl.commands.start.start_preflight import (
+    PreflightInspection,
     assign_nodes_to_ranks,
     refuse_different_images,
     refuse_partial_stop,
     refuse_partially_running,
     refuse_wrong_node_count,
 )
-from sparkctl.commands.start.start_preflight import PreflightInspection
 from sparkctl.errors import ImageNotFound, InvalidInput, OperationRefused
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan

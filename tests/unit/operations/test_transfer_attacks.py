@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.clock import SystemClock
-from sparkctl.commands.transfer import image, transfer_stream
+from sparkctl.commands.transfer import transfer_profile, transfer_stream
 from sparkctl.commands.transfer.certificates import make_pair
 from sparkctl.commands.transfer.transfer_files import TransferReporter, transfer_files
 from sparkctl.commands.transfer.transfer_plan import TransferPlan, plan_transfer
@@ -225,7 +225,7 @@ def names(docker: Path) -> dict[str, str]:
 
 async def stream_image(name: str = WANTED) -> None:
     async with here() as (one, two):
-        await image._stream(one, two, {"n": 0, "image": name}, DIRECT, progress())
+        await transfer_profile._stream(one, two, {"n": 0, "image": name}, DIRECT, progress())
 
 
 async def test_an_archive_that_is_changed_on_its_way_is_not_loaded(

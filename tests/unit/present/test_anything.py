@@ -15,8 +15,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.sample import memory_bar
 from sparkctl.monitor.store import Store
 from sparkctl.views.prometheus_metrics import render_metrics
-from sparkctl.views.top_document import build_top_json
-from sparkctl.views.top_view import format_memory_bar, format_top
+from sparkctl.views.top_view import build_top_json, format_memory_bar, format_top
 from tests.unit.core.test_recording import anything
 
 KINDS = (events.SampleArrived, events.ContainersListed, events.MeterArrived, events.NodeStateChanged,

@@ -10,8 +10,8 @@ from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severi
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.doctor_view import DoctorFinding, DoctorProgress, DoctorScreenModel, merge_findings, render_doctor
+from sparkctl.views.finding_view import WHY, explain_finding
 from sparkctl.views.text.styled_text import plain_text, row_width
-from sparkctl.views.why import WHY, explain_finding
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
 NOW = 1_770_000_000.0

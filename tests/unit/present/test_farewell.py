@@ -12,7 +12,11 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.switch_progress import SwitchProgress, SwitchStepProgress
-from sparkctl.views.farewell import describe_running_instances, describe_stopped_models, describe_unfinished_switch
+from sparkctl.views.command_result_view import (
+    describe_running_instances,
+    describe_stopped_models,
+    describe_unfinished_switch,
+)
 
 NODE = NodeName("spark2")
 ONE = InstanceView(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sparkctl.history.model import OperationKind, OperationRecord
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import ExpectedDurations
-from sparkctl.views.history_page import HistoryScreenModel, render_history_page
+from sparkctl.views.history_view import HistoryScreenModel, render_history_page
 from sparkctl.views.text.styled_text import plain_text, row_width
 
 _NAMES = st.text(st.characters(codec="utf-8"), max_size=40)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.commands.start.launched import ContainerLaunch
+from sparkctl.commands.start.launch_plans import ContainerLaunch
 from sparkctl.model import events
 from sparkctl.model.container import ContainerState
 from sparkctl.model.decode_step import DecodeStepSpec

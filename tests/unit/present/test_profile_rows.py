@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.commands.context import CommandContext
-from sparkctl.commands.start.preview import build_preview_plan
+from sparkctl.commands.start.launch_plans import build_preview_plan
+from sparkctl.context import CommandContext
 from sparkctl.engines.lint.model import LintRule, LintSeverity
 from sparkctl.history.operation_history import LastStart, OperationHistory
 from sparkctl.logs import filter_pattern
@@ -24,10 +24,9 @@ from sparkctl.profiles.exporters.docker_line import format_docker_run
 from sparkctl.profiles.file_issues import FilePosition, read_source_lines
 from sparkctl.profiles.library import ProfileLibrary
 from sparkctl.profiles.profile_lint import Diagnostic, LintResult
-from sparkctl.views.profiles.fit_signs import estimate_symbol
-from sparkctl.views.profiles.profiles_screen_model import ProfilePreview, ProfilesScreenModel
+from sparkctl.views.profiles.memory_estimate_view import estimate_symbol
+from sparkctl.views.profiles.profiles_screen_model import COLUMNS, ProfilePreview, ProfilesScreenModel
 from sparkctl.views.profiles.profiles_screen_view import render_profiles_screen
-from sparkctl.views.profiles.shelf_order import COLUMNS
 from sparkctl.views.text.styled_text import plain_text, row_width
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")

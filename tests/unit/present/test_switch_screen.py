@@ -25,12 +25,22 @@ from sparkctl.model.verdict import Evidence, FailureCause, Verdict
 from sparkctl.monitor.switch_progress import SwitchProgress, advance_switch
 from sparkctl.views.instance_rows import format_log_status
 from sparkctl.views.overview.overview_view import _wrap_notice
-from sparkctl.views.switch_line import describe_switch_journal, render_switch_progress_line, render_unfinished_switch
-from sparkctl.views.switch_memory import memory_after_switch as memory_after
-from sparkctl.views.switch_memory import memory_before_switch as memory_before
-from sparkctl.views.switch_rows import format_switch_plan
-from sparkctl.views.switch_view import SwitchScreenModel, find_offered_command, render_switch
-from sparkctl.views.switch_words import describe_rollback_window, describe_switch_step, summarize_switch_plan
+from sparkctl.views.switch_plan_view import (
+    describe_rollback_window,
+    describe_switch_step,
+    format_switch_plan,
+    summarize_switch_plan,
+)
+from sparkctl.views.switch_plan_view import memory_after_switch as memory_after
+from sparkctl.views.switch_plan_view import memory_before_switch as memory_before
+from sparkctl.views.switch_view import (
+    SwitchScreenModel,
+    describe_switch_journal,
+    find_offered_command,
+    render_switch,
+    render_switch_progress_line,
+    render_unfinished_switch,
+)
 from sparkctl.views.text.styled_text import plain_text, row_width
 
 GIB = 1 << 30

@@ -9,8 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.model.container import ContainerState
-from sparkctl.model.engine_facts import EngineFact, EngineFactName
-from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource
+from sparkctl.model.engine_metrics import (
+    DraftAcceptance,
+    EngineActivity,
+    EngineFact,
+    EngineFactName,
+    EngineMeter,
+    MeterSource,
+)
 from sparkctl.model.events import CommandEnded, NodeStateChanged, Outcome, PhaseChanged
 from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.instance import InstanceView

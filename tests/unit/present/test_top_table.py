@@ -28,8 +28,7 @@ from sparkctl.model.sample import (
 )
 from sparkctl.model.units import GIB
 from sparkctl.monitor.node_views import InstanceView, NodeTelemetryView
-from sparkctl.views.top_document import build_top_json
-from sparkctl.views.top_view import format_memory_bar, format_top
+from sparkctl.views.top_view import build_top_json, format_memory_bar, format_top
 
 MEMORY = MemoryReading(122 * GIB, 23 * GIB, 4 * GIB, 19 * GIB, 16 * GIB, 15 * GIB)
 SAMPLE = Sample(

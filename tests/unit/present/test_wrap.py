@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparkctl.views.text.styled_text import Span, TextStyle, make_row, plain_text, row_width, text_width
-from sparkctl.views.text.wrap import wrap_rows
+from sparkctl.views.text.styled_text import Span, TextStyle, make_row, plain_text, row_width, text_width, wrap_rows
 
 WORDS = st.text(st.sampled_from("abc日é-"), min_size=1, max_size=9)
 ROWS = st.lists(st.tuples(st.lists(WORDS, max_size=4).map(" ".join), st.sampled_from(list(TextStyle))), max_size=5)

@@ -14,9 +14,9 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
 from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.views.finding_view import NodeProblems, render_problems
 from sparkctl.views.overview.event_log_view import describe_event
 from sparkctl.views.text.styled_text import TextStyle, plain_text
-from sparkctl.views.wrong import NodeProblems, render_problems
 
 NODE = NodeName("spark2")
 ONE = InstanceView(

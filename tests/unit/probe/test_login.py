@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.node import login
-from sparkctl.node.login import SshLoginTarget
+from sparkctl.node import peer_checks
+from sparkctl.node.peer_checks import SshLoginTarget
 
 
 def ask(home: Path, **env: str) -> SshLoginTarget:
     ran = subprocess.run(
-        login.COMMAND,
-        input=login.LOGIN_SCRIPT,
+        peer_checks.COMMAND,
+        input=peer_checks.LOGIN_SCRIPT,
         capture_output=True,
         env={"PATH": os.environ["PATH"], "HOME": str(home), **env},
     )
-    return login.decode_login_target(ran.stdout)
+    return peer_checks.decode_login_target(ran.stdout)
 
 
 def test_a_node_says_who_we_are_by_which_port_we_came_and_whether_keys_are_listed(tmp_path: Path) -> None:
@@ -35,11 +35,11 @@ def test_a_node_says_who_we_are_by_which_port_we_came_and_whether_keys_are_liste
 )
 def test_half_an_answer_is_none(answer: bytes) -> None:
     with pytest.raises(ValueError, match="whole"):
-        login.decode_login_target(answer)
+        peer_checks.decode_login_target(answer)
 
 
 def test_the_attempt_asks_nobody_and_writes_nothing() -> None:
-    words = login.login_test_command(SshLoginTarget("milo", "2022", has_keys=True), "192.168.200.12")
+    words = peer_checks.login_test_command(SshLoginTarget("milo", "2022", has_keys=True), "192.168.200.12")
     assert words[-5:] == ("2022", "-l", "milo", "192.168.200.12", "true")
     assert {"BatchMode=yes", "UserKnownHostsFile=/dev/null", "StrictHostKeyChecking=no"} <= set(words)
     assert words[:3] == ("env", "-u", "SSH_AUTH_SOCK")
@@ -47,4 +47,4 @@ def test_the_attempt_asks_nobody_and_writes_nothing() -> None:
 
 def test_what_a_login_shell_prints_is_not_the_answer() -> None:
     answer = b"Welcome to spark2\nfnm: using node 22\n@@ login\nmilo\n2022\nlisted\n@@ end\nbye\n"
-    assert login.decode_login_target(answer) == SshLoginTarget("milo", "2022", has_keys=True)
+    assert peer_checks.decode_login_target(answer) == SshLoginTarget("milo", "2022", has_keys=True)

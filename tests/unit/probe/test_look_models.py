@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.model.checkpoint import CheckpointFiles
+from sparkctl.model.memory_fit import CheckpointFiles
 from sparkctl.node.node_inspection import command, decode_inspection, script
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="stat -c is GNU's and busybox's")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.node import whole
-from sparkctl.node.whole import WeightsCheck
+from sparkctl.node import model_files_decoder
+from sparkctl.node.model_files_decoder import WeightsCheck
 
 
 def shard(path: Path, size: int = 4096) -> None:
@@ -26,9 +26,9 @@ def index(folder: Path, *names: str) -> None:
 
 
 def look(*places: Path) -> tuple[WeightsCheck, ...]:
-    argv = whole.weights_check_command([str(place) for place in places])
+    argv = model_files_decoder.weights_check_command([str(place) for place in places])
     done = subprocess.run([sys.executable, *argv[1:]], capture_output=True, timeout=30, check=True)
-    return whole.decode_weights_check(done.stdout)
+    return model_files_decoder.decode_weights_check(done.stdout)
 
 
 def test_whole_files_have_nothing_wrong(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_gguf_begins_as_it_should_and_nothing_is_no_fault(tmp_path: Path) -> Non
 
 def test_an_answer_that_was_cut_short_is_none() -> None:
     with pytest.raises(ValueError, match="cut short"):
-        whole.decode_weights_check(b'@@ {"place": "/m", "files": 1, "faults": [], "unread": []}\n')
+        model_files_decoder.decode_weights_check(b'@@ {"place": "/m", "files": 1, "faults": [], "unread": []}\n')
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody who may read less")
@@ -96,11 +96,11 @@ def test_what_this_user_may_not_read_is_unread_and_no_fault(tmp_path: Path) -> N
         if folder != Path("/tmp"):
             folder.chmod(folder.stat().st_mode | 0o055) if str(folder).startswith("/tmp/") else None
     places = [public, secret, secret / "below"]
-    argv = whole.weights_check_command([str(place) for place in places])
+    argv = model_files_decoder.weights_check_command([str(place) for place in places])
     done = subprocess.run(
         ["python3", *argv[1:]], capture_output=True, timeout=30, check=True, user=65534, group=65534, extra_groups=[]
     )
-    first, second, third = whole.decode_weights_check(done.stdout)
+    first, second, third = model_files_decoder.decode_weights_check(done.stdout)
     assert set(first.unread) == {"model.safetensors", "model.safetensors.index.json"}
     assert [fault.partition(":")[0] for fault in first.faults] == ["broken.gguf"], "what is really wrong stays wrong"
     assert (second.unread, second.faults) == ((".",), ())

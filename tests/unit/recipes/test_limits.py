@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkctl.errors import SparkctlError
-from sparkctl.profiles.importers import braces, shell_parser
+from sparkctl.profiles.importers import recipe_reader, shell_parser
 from tests.unit.recipes.reading import imported
 
 MERGES = "b0: &b0 {k: 1}\n" + "".join(f"b{n}: &b{n} {{<<: [*b{n - 1}, *b{n - 1}]}}\n" for n in range(1, 60))
@@ -41,8 +41,8 @@ def test_it_ends(name: str) -> None:
 
 
 def test_values_that_hold_each_other_end() -> None:
-    assert braces.fill_sparkrun_placeholders("{a}", {"a": "{b}", "b": "{a}"}).missing
-    many = braces.fill_sparkrun_placeholders("{a}" * 10_000, {"a": "1"})
+    assert recipe_reader.fill_sparkrun_placeholders("{a}", {"a": "{b}", "b": "{a}"}).missing
+    many = recipe_reader.fill_sparkrun_placeholders("{a}" * 10_000, {"a": "1"})
     assert many.text.startswith("1" * 1_000)
     assert many.missing == ("a",)
 

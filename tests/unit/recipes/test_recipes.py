@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sparkctl import engines
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.profile import FlagValues, JsonValue, Profile
-from sparkctl.profiles.importers import braces
+from sparkctl.profiles.importers import recipe_reader
 from sparkctl.profiles.importers.import_report import KeyOutcome
 from tests.unit.recipes.reading import argv, fates, imported, recipe
 
@@ -236,7 +236,7 @@ def test_values_can_be_given_from_outside() -> None:
 )  # fmt: skip
 def test_placeholders_are_filled_in_by_the_tools_rule(text: str, expected: str) -> None:
     values = {"a": "1", "n": '{"p":{"q":1}}', "self": "{self}"}
-    assert braces.fill_sparkrun_placeholders(text, values).text == expected
+    assert recipe_reader.fill_sparkrun_placeholders(text, values).text == expected
 
 
 @settings(max_examples=100, deadline=None)
@@ -249,7 +249,7 @@ def test_eugrs_placeholders_are_pythons_own(values: dict[str, str], data: st.Dat
         ["{{", "}}", *(f"{{{name}}}" for name in values)]
     )
     text = "".join(data.draw(st.lists(piece, max_size=8)))
-    assert braces.fill_eugr_placeholders(text, values).text == text.format(**values)
+    assert recipe_reader.fill_eugr_placeholders(text, values).text == text.format(**values)
 
 
 SERVE = "command: vllm serve {model} --arg 1\n"

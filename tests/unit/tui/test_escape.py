@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from textual import events
 from textual.message import Message
 
-from sparkctl.tui.escape import LONE, EscapeKeyParser
+from sparkctl.tui.terminal_driver import LONE, EscapeKeyParser
 
 KEYS = {
     "x": "x", "X": "X", ":": "colon", "/": "slash", "\r": "enter", "\t": "tab", "é": "é", "\x1b[B": "down",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkctl.transport.docker.logframes import LogFragment
+from sparkctl.transport.docker.log_resume import LogFragment
 
 BASE = 1_795_218_300  # seconds; any fixed moment
 

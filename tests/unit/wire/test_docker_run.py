@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.commands.start.launched import rebuild_launch_plan
+from sparkctl.commands.start.launch_plans import rebuild_launch_plan
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec, LaunchPlan
 from sparkctl.model.node import Node, NodeName
 from sparkctl.profiles.docker_options import DOCKER_OPTIONS, DockerOptionKind
 from sparkctl.profiles.exporters.docker_line import format_docker_run
-from sparkctl.transport.docker.create_request import build_create_request
-from sparkctl.transport.docker.docker_run import parse_docker_run
+from sparkctl.transport.docker.create_request import build_create_request, parse_docker_run
 from tests.unit.wire.test_docker_body import PLAN
 
 OF_IMAGE: dict[str, Any] = {

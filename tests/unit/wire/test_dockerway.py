@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkctl.errors import DockerPermissionDenied, DockerUnavailable
-from sparkctl.transport.docker.dockerway import raise_for_socket_facts
+from sparkctl.transport.docker.docker_errors import raise_for_socket_facts
 
 WELL = {"socket": "yes", "access": "yes", "cli": "yes", "daemon": "yes", "user": "milo", "member": "yes"}
 

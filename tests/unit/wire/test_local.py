@@ -13,12 +13,12 @@ import pytest
 from sparkctl.errors import DockerUnavailable
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.transport import http_client
-from sparkctl.transport.docker.dockerway import DOCKER_SOCKET
+from sparkctl.transport.docker.docker_errors import DOCKER_SOCKET
 from sparkctl.transport.local_connection import LocalConnection
+from sparkctl.transport.node_connection import OutputTooLong
 from sparkctl.transport.open_connection import open_connection
-from sparkctl.transport.output import OutputTooLong
 from sparkctl.transport.ssh.happy_eyeballs import interleave_addresses
-from sparkctl.transport.ssh.relay import SocketRelay
+from sparkctl.transport.ssh.ssh_connection import SocketRelay
 
 NODE = Node(NodeName("here"), "local")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.transport.docker.logframes import (
+from sparkctl.transport.docker.log_resume import (
     ChunkedBody,
     DaemonError,
     FixedLengthBody,

@@ -9,9 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sparkctl.model.log_line import LogLine
-from sparkctl.model.masking import mask_log_lines
-from sparkctl.transport.docker.log_resume import LONGEST_LINE, LogLineAssembler, parse_timestamp_ns
-from sparkctl.transport.docker.logframes import LogFragment
+from sparkctl.model.secrets import mask_log_lines
+from sparkctl.transport.docker.log_resume import LONGEST_LINE, LogFragment, LogLineAssembler, parse_timestamp_ns
 from tests.unit.wire.daemon import Log, stamp
 
 SECOND = 1_000_000_000

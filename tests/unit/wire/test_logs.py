@@ -14,9 +14,8 @@ import pytest
 from sparkctl.errors import ContainerNotFound, DockerError, DockerUnavailable
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import Node, NodeName
-from sparkctl.transport.docker.log_resume import parse_timestamp_ns
+from sparkctl.transport.docker.log_resume import LogFragment, parse_timestamp_ns
 from sparkctl.transport.docker.log_stream import ContainerLogStream
-from sparkctl.transport.docker.logframes import LogFragment
 from sparkctl.transport.local_connection import LocalConnection
 from tests.unit.wire.daemon import chunked, stamp
 

@@ -24,8 +24,7 @@ from sparkctl.errors import (
     Unreachable,
 )
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.transport.node_connection import ConnectionStatus
-from sparkctl.transport.output import OutputTooLong
+from sparkctl.transport.node_connection import ConnectionStatus, OutputTooLong
 from sparkctl.transport.ssh import host_keys
 from sparkctl.transport.ssh.ssh_connection import MAX_BACKOFF, MIN_BACKOFF, SshConnection, backoff_seconds
 from tests.unit.wire.servers import QUICK, Operator, Server, listener, ssh_server

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkctl.engines.command_flags import CommandFlags
-from sparkctl.engines.readable import find_invalid_memory_flag, find_unresolved_flag
+from sparkctl.engines.memory_estimate import find_invalid_memory_flag, find_unresolved_flag
 
 
 def told(engine: str, command: str) -> tuple[str, str] | None:

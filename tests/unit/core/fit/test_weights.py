@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from sparkctl.engines.model_weights import map_path_to_node, measure_weights
-from sparkctl.model.checkpoint import CheckpointFiles
 from sparkctl.model.launch_plan import LaunchPlan, Mount, PhaseTimeouts, ReadinessRule
-from sparkctl.model.memory_fit import EstimateSource
+from sparkctl.model.memory_fit import CheckpointFiles, EstimateSource
 from sparkctl.model.node import NodeName
 
 
