@@ -180,7 +180,7 @@ class Rank:
 
 
 class Engine(Protocol):
-    """One instance per module, named ``ENGINE``; found by file name (``engine: sglang`` is engines/sglang.py)."""
+    """One instance per module, named ``ENGINE``; found by file name (``engine: sglang`` is engines/sglang/)."""
 
     name: str
     title: str

@@ -10,7 +10,7 @@ from sparkctl.simulator.sim_node import NodeFault, SimNode
 
 FABRIC = {"rocep1s0f0": "enp1s0f0np0", "roceP2p1s0f0": "enP2p1s0f0np0"}  # both functions of the port with the cable
 CARRIERS = {"enP7s7": 10000, "enp1s0f0np0": 200000, "enP2p1s0f0np0": 200000}  # Mb/s
-PINGS_LINE = "# sparkctl pings 1"  # the first of `probe/pings.sh`
+PINGS_LINE = "# sparkctl pings 1"  # the first of `node/peer_ping.sh`
 NETWORKS = {"enp1s0f0np0": "192.168.200", "enP2p1s0f0np0": "192.168.201", "enP7s7": "192.168.1"}
 
 
@@ -50,7 +50,7 @@ def list_gids(node: SimNode, interface: str) -> list[dict[str, Any]]:
 
 
 def answer_pings(node: SimNode, lanes: list[str]) -> str:
-    """Return what `probe/pings.sh` prints: whoever is on a network of ours answers there, with packets of any size."""
+    """Return what `node/peer_ping.sh` prints: whoever is on a network of ours answers there, with packets of any size."""
     said = []
     for lane in lanes:
         name, _, peer, size, device = lane.split()

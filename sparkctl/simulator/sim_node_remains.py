@@ -73,7 +73,7 @@ def print_shared_memory(node: SimNode) -> list[str]:
 
 
 def unlink(node: SimNode, words: list[str]) -> str:
-    """Do what `probe/unlink_shm.sh` does."""
+    """Do what `node/remove_shared_memory.sh` does."""
     for identity, path in zip(words[::2], words[1::2], strict=False):
         one = node.remains.files.get(path)
         if one is not None and identity == f"{DEVICE}:{one.inode}":

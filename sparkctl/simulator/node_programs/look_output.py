@@ -1,4 +1,4 @@
-"""What `probe/look.sh` prints, made from a simulated node instead of from /proc."""
+"""What `node/node_inspection.sh` prints, made from a simulated node instead of from /proc."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _health(node: SimNode) -> list[str]:
 
 
 def print_file_check(node: SimNode, places: list[str]) -> bytes:
-    """Return what `probe/headers.py` says of the models in these places."""
+    """Return what `node/weights_check.py` says of the models in these places."""
     lines = []
     for place in places:
         there = (

@@ -1,4 +1,4 @@
-"""What `probe/survey.py` and `probe/carry.py` do on simulated Sparks: models that lie there, and bytes that go nowhere."""
+"""What `node/file_listing.py` and `node/transfer.py` do on simulated Sparks: models that lie there, and bytes that go nowhere."""
 
 from __future__ import annotations
 
