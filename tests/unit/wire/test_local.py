@@ -125,7 +125,7 @@ async def test_an_answer_that_does_not_end_in_time_or_size(monkeypatch: pytest.M
     async with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhal", hang=True) as (port, _):
         with pytest.raises(TimeoutError):
             await http_client.request_tcp(LocalConnection(NODE), port, "GET", "/", timeout=0.1)
-    monkeypatch.setattr("sparkctl.transport.http_client.LARGEST_BODY", 2)
+    monkeypatch.setattr("sparkctl.transport.http_client.MAX_BODY_BYTES", 2)
     async with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nhal") as (port, _):
         with pytest.raises(http_client.InvalidHttpResponse, match="longer"):
             await http_client.request_tcp(LocalConnection(NODE), port, "GET", "/")
