@@ -77,7 +77,7 @@ class GlobalActions:
         rows = render_key_help(actions, panel.build_action_context(), panel.ascii_only)
         panel.push_screen(TextDialog(f"keys{f' of {crumb}' if crumb else ''}", [(), *rows, ()]))
 
-    def handle_show_problems(self, _: Action) -> None:
+    def do_wrong(self, _: Action) -> None:
         """Show what is wrong with the selected Spark, and with the config."""
         from sparkctl.tui.dialogs.base import TextDialog
         from sparkctl.views.finding_view import render_problems
@@ -105,11 +105,11 @@ class GlobalActions:
         """Select the last Spark."""
         self._panel.choose(len(self._panel.names) - 1)
 
-    def handle_next_instance(self, _: Action) -> None:
+    def do_lower(self, _: Action) -> None:
         """Select the next instance."""
         self._panel.choose_instance(1)
 
-    def handle_previous_instance(self, _: Action) -> None:
+    def do_upper(self, _: Action) -> None:
         """Select the instance before."""
         self._panel.choose_instance(-1)
 

@@ -11,7 +11,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.monitor.store import Store
 from sparkctl.simulator import SimulatedSparks
 from tests.sim.clients import FAST
-from tests.tui.driving import on, until
+from tests.tui.driving import controller_of, on, until
 
 
 async def test_engines_that_run_already_are_told_of_by_what_they_compute(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ async def test_engines_that_run_already_are_told_of_by_what_they_compute(tmp_pat
 async def test_a_fallback_is_a_note_of_its_instance(tmp_path: Path) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on(sparks, tmp_path) as pilot:
         await until(pilot, lambda text: text.count("● ready") == 2)
-        room = pilot.app.room  # type: ignore[attr-defined]
+        room = controller_of(pilot)
         view = room.instance(NodeName("spark2"), "qwen36-vllm")
         store = Store()
         fact = EngineFact(

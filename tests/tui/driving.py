@@ -20,6 +20,7 @@ from sparkctl.model.node import Node
 from sparkctl.model.questions import Prompter
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
+from sparkctl.tui.controller import PanelController
 from sparkctl.tui.panel_options import PanelOptions
 from sparkctl.tui.widgets.text_surface import TextSurface
 
@@ -56,6 +57,20 @@ def on_sparks(
     """The panel with all that it can be told to do: its `:` line reads the config of these Sparks."""
     monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
     return on(sparks, tmp_path / "state", commands=Grammar(), **more)
+
+
+def panel_of(pilot: Driver) -> PanelApp:
+    """Return the panel that a test drives, with its type."""
+    panel = pilot.app
+    assert isinstance(panel, PanelApp)
+    return panel
+
+
+def controller_of(pilot: Driver) -> PanelController:
+    """Return the controller of an opened panel."""
+    room = panel_of(pilot).room
+    assert room is not None
+    return room
 
 
 def screen(pilot: Driver) -> str:

@@ -15,7 +15,7 @@ from sparkctl.tui.app import PanelApp
 from sparkctl.tui.log_viewer.log_view import LogView
 from sparkctl.tui.screens.base import PanelScreen
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, black_hole, holds, on_sparks, opened, screen, setup, toasts, until
+from tests.tui.driving import Driver, black_hole, holds, on_sparks, opened, panel_of, screen, setup, toasts, until
 
 
 def place(pilot: Driver) -> str:
@@ -151,7 +151,7 @@ async def test_a_shell_is_the_operators_ssh_and_the_panel_is_there_again_afterwa
         await pilot.press("G", "dollar_sign")
         await until(pilot, lambda _: (tmp_path / "words").exists())
         words = json.loads((tmp_path / "words").read_text())
-        node = next(node for node in pilot.app.sparks if node.name == "spark2")  # type: ignore[attr-defined]
+        node = next(node for node in panel_of(pilot).sparks if node.name == "spark2")
         assert words[-2:] == ["--", "127.0.0.1"]
         assert words[words.index("-p") + 1] == str(node.port)
         assert words[words.index("-l") + 1] == node.user

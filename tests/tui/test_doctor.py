@@ -19,7 +19,7 @@ from sparkctl.simulator import SimNodeOptions, SimulatedSparks, SudoRule
 from sparkctl.tui.app import PanelApp
 from sparkctl.tui.panel_options import PanelOptions
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, black_hole, holds, on_sparks, opened, screen, setup, toasts, until
+from tests.tui.driving import Driver, black_hole, controller_of, holds, on_sparks, opened, screen, setup, toasts, until
 
 
 async def test_what_was_found_in_a_recording_is_here_as_of_the_moment_that_is_shown(tmp_path: Path) -> None:
@@ -90,10 +90,10 @@ async def test_all_sparks_are_examined_the_worst_comes_first_and_its_remedy_is_c
         await pilot.press("y")
         assert pilot.app.clipboard.startswith("echo 'milo ALL=(root) NOPASSWD: /usr/bin/tee")
         await until(pilot, "examined ")  # findings are told while it goes on, and r begins nothing then
-        seen = pilot.app.room.examinations  # type: ignore[attr-defined]
-        before = seen.when(NodeName("spark1"))
+        seen = controller_of(pilot).examinations
+        before = seen.last_run_at(NodeName("spark1"))
         await pilot.press("r")
-        await holds(pilot, lambda: seen.when(NodeName("spark1")) > before)
+        await holds(pilot, lambda: seen.last_run_at(NodeName("spark1")) > before)
         await until(pilot, lambda text: "1 problem" in text and "examined " in text)
 
 

@@ -26,7 +26,7 @@ from sparkctl.model.log_line import LogLine
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
-from tests.tui.driving import holds, opened, setup
+from tests.tui.driving import holds, opened, panel_of, setup
 
 HOSTILE = (
     "[/red]", "[link=file:///x]x[/link]", "[@click=app.quit]x[/]", "[INST] hi [/INST]", "\x1b]52;c;aGk=\x07", "\x1b[2J",
@@ -76,8 +76,10 @@ async def painted(events: Sequence[Event], words: str, size: tuple[int, int], ke
         async with opened(made, size) as pilot:
             panel = pilot.app
             lines: list[str] = []
-            await holds(pilot, lambda: panel.room is not None and panel.room.player.progress.is_over)
-            panel.say(words, severity="error")  # type: ignore[attr-defined]
+            await holds(
+                pilot, lambda: panel_of(pilot).room is not None and panel_of(pilot).room.player.progress.is_over
+            )
+            panel_of(pilot).show_toast(words, severity="error")
             await pilot.pause()
             for key in keys:
                 await pilot.press(key)

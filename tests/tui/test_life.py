@@ -34,7 +34,7 @@ from sparkctl.tui.controller import PanelController, RepaintScheduler
 from sparkctl.tui.key_queue import UNBIDDEN
 from sparkctl.tui.widgets.text_surface import TextSurface
 from tests.sim.clients import FAST
-from tests.tui.driving import PATIENCE, black_hole, holds, on, on_sparks, opened, screen, setup, toasts, until
+from tests.tui.driving import PATIENCE, black_hole, holds, on, on_sparks, opened, panel_of, screen, setup, toasts, until
 
 QUICK = ["demo", "--scenario", "two-stacks", "--speed", "40"]
 
@@ -81,7 +81,7 @@ async def test_however_the_panel_ends_nothing_of_it_goes_on(
 async def test_a_panel_that_is_left_before_it_knows_a_node_follows_none(tmp_path: Path) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks:
         async with on(sparks, tmp_path) as pilot:
-            pilot.app.leave()  # type: ignore[attr-defined]
+            panel_of(pilot).leave()
             await pilot.pause(0.3)
         assert ours() == []
 

@@ -40,7 +40,7 @@ from sparkctl.tui.screens.log_screen import (
 )
 from sparkctl.tui.widgets.search_prompt import SearchPrompt
 from tests.sim.clients import FAST
-from tests.tui.driving import holds, on, opened, screen, setup, toasts, until
+from tests.tui.driving import controller_of, holds, on, opened, panel_of, screen, setup, toasts, until
 from tests.tui.test_instance import log, type_line
 
 
@@ -61,11 +61,11 @@ async def test_it_is_followed_and_every_action_is_done_by_its_name_too(tmp_path:
         lines = len(view.book.spool)
         await log(pilot, lambda view: len(view.book.spool) > lines)
         panel = pilot.app
-        panel.act("log.wrap")  # type: ignore[attr-defined]
-        panel.act("log.follow")  # type: ignore[attr-defined]
+        panel_of(pilot).perform_action("log.wrap")
+        panel_of(pilot).perform_action("log.follow")
         await pilot.pause()
         assert (view.state.is_wrapped, view.is_following) == (True, False)
-        panel.act("log.find")  # type: ignore[attr-defined]
+        panel_of(pilot).perform_action("log.find")
         assert view.screen.query_one(SearchPrompt).is_open
         await pilot.press(*"decode", "enter")
         await log(pilot, lambda view: view.state.found)
@@ -259,7 +259,7 @@ async def test_it_comes_over_the_connection_that_is_there(tmp_path: Path) -> Non
         assert sparks.sshd["spark1"].logins == {connection}
         await pilot.press("escape")
         await until(pilot, "spark2 ●")
-        listeners = pilot.app.room.crew._followers["spark1"].session.link._listeners  # type: ignore[attr-defined]
+        listeners = controller_of(pilot).supervisor._followers["spark1"].session.link._listeners
         for _ in range(3):
             before = len(listeners)
             await pilot.press("l")
@@ -338,7 +338,7 @@ async def test_the_log_of_the_start_before_is_a_key_away(tmp_path: Path) -> None
         await log(pilot, lambda view: len(view.book.spool) > 20)
         await pilot.press("P")
         assert len(pilot.app._notifications) == 1, "there is none"
-        history = pilot.app.room.context.history  # type: ignore[attr-defined]
+        history = controller_of(pilot).context.history
         writer = history.log_writer("qwen36-ngram", "spark1", "e" * 64, ())
         writer.write(
             [LogLine("2026-05-01T10:00:00.000000000Z", f"as it was {number}", number) for number in range(1, 6)]
@@ -358,7 +358,7 @@ async def test_a_connection_that_is_made_anew_brings_the_log_back(tmp_path: Path
         await until(pilot, lambda text: text.count("● ready") == 2)
         await pilot.press("l")
         first = await log(pilot, lambda view: len(view.book.spool) > 20)
-        pilot.app.room.crew.again(NodeName("spark1"))  # type: ignore[attr-defined]
+        controller_of(pilot).supervisor.reconnect(NodeName("spark1"))
         await until(pilot, "read again when it answers")
         view = await log(pilot, lambda view: view is not first and len(view.book.spool) > 20)
         await until(pilot, lambda text: "read again when it answers" not in text)

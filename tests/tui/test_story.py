@@ -16,7 +16,7 @@ from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.questions import Prompter
 from sparkctl.simulator import DEMO_SPEED, SimClock, SimulatedSparks
 from sparkctl.tui.panel_options import PanelOptions
-from tests.tui.driving import Driver, holds, opened, screen, until
+from tests.tui.driving import Driver, controller_of, holds, opened, screen, until
 
 FASTER = 12.0
 
@@ -98,8 +98,8 @@ async def test_the_story_waits_while_a_dialog_is_open_which_tells_what_loads_the
         await holds(pilot, lambda: clock.monotonic() - begun > 40)
         assert not sparks.docker["spark1"].containers, "it would have started its own by now"
         clock.set_rate(1.0)
-        room = pilot.app.room  # type: ignore[attr-defined]
-        room.run(("up", "qwen36-vllm", "--node", "spark2"), by_hand=False)
+        room = controller_of(pilot)
+        room.start_command(("up", "qwen36-vllm", "--node", "spark2"), by_hand=False)
         await pilot.press("tab")
         await until(
             pilot, lambda text: re.search(r"qwen36-vllm is (starting|loading)\S* here now, 96.0 GiB expected", text)

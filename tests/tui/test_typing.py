@@ -15,7 +15,7 @@ from sparkctl.tui.controller import PanelController
 from sparkctl.tui.key_queue import PATIENCE, RIGHT_OF_WAY, UNBIDDEN
 from sparkctl.tui.log_viewer.log_view import LogView
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, holds, idle, is_idle, on, on_sparks, screen, toasts, until
+from tests.tui.driving import Driver, holds, idle, is_idle, on, on_sparks, panel_of, screen, toasts, until
 
 SIGNS = {" ": "space", "-": "minus", ":": "colon", "/": "slash", "?": "question_mark", "\t": "tab", "\r": "enter"}
 
@@ -63,18 +63,18 @@ async def test_a_question_takes_the_keys_behind_the_one_that_asks_it(
 
 async def test_what_can_wait_waits_for_a_key_but_not_for_good(tmp_path: Path) -> None:
     async with SimulatedSparks("empty", **FAST) as sparks, on(sparks, tmp_path) as pilot:
-        keyboard = pilot.app.keyboard  # type: ignore[attr-defined]
-        await holds(pilot, lambda: not keyboard.is_ahead())
-        keyboard.hear(5.0)  # an escape was read, and may be the beginning of another key
-        assert keyboard.is_ahead()
-        keyboard.hear()
-        await holds(pilot, lambda: not keyboard.is_ahead())
+        keyboard = panel_of(pilot).keyboard
+        await holds(pilot, lambda: not keyboard.has_pending_key())
+        keyboard.expect_key(5.0)  # an escape was read, and may be the beginning of another key
+        assert keyboard.has_pending_key()
+        keyboard.expect_key()
+        await holds(pilot, lambda: not keyboard.has_pending_key())
         has_opened = asyncio.Event()
-        keyboard.hold_for(has_opened.wait())
-        keyboard.take(events.Key("question_mark", "?"))
-        assert keyboard.is_ahead()
+        keyboard.hold_until_mounted(has_opened.wait())
+        keyboard.put_event(events.Key("question_mark", "?"))
+        assert keyboard.has_pending_key()
         await asyncio.sleep(2 * RIGHT_OF_WAY)
-        assert not keyboard.is_ahead(), "what the key waits for itself is not waited for"
+        assert not keyboard.has_pending_key(), "what the key waits for itself is not waited for"
         has_opened.set()
         await holds(pilot, lambda: isinstance(pilot.app.screen, ModalScreen))
 
@@ -86,7 +86,7 @@ async def test_keys_wait_for_a_log_that_is_being_opened(
     async with SimulatedSparks("two-stacks", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("● ready") == 2)
         if is_clicked:  # no key goes before that would wait until all is there
-            pilot.app.open("logs")  # type: ignore[attr-defined]
+            panel_of(pilot).open("logs")
             at_once(pilot, "/wMTPx\r")
         else:
             at_once(pilot, "l", "/wMTPx\r")
@@ -95,7 +95,7 @@ async def test_keys_wait_for_a_log_that_is_being_opened(
         assert not view.state.is_wrapped, "w was a letter, not a key"
         at_once(pilot, "escape", "l", "escape", "tab")
         await until(pilot, lambda text: "sparkctl ›" not in text and "spark2 ●" in text)
-        await holds(pilot, lambda: pilot.app.node == "spark2")  # type: ignore[attr-defined]
+        await holds(pilot, lambda: panel_of(pilot).node == "spark2")
 
 
 async def test_the_first_key_waits_as_well_for_what_is_being_mounted_and_so_does_escape(
@@ -103,14 +103,14 @@ async def test_the_first_key_waits_as_well_for_what_is_being_mounted_and_so_does
 ) -> None:
     async with SimulatedSparks("empty", **FAST) as sparks, on_sparks(sparks, tmp_path, monkeypatch) as pilot:
         await until(pilot, lambda text: text.count("○ nothing runs") == 2)
-        mounted, keyboard = asyncio.Event(), pilot.app.keyboard  # type: ignore[attr-defined]
-        keyboard.hold_for(mounted.wait())
+        mounted, keyboard = asyncio.Event(), panel_of(pilot).keyboard
+        keyboard.hold_until_mounted(mounted.wait())
         at_once(pilot, "escape", "p")
         await pilot.pause(0.3)
         assert "sparkctl ›" not in screen(pilot)
         mounted.set()
         await until(pilot, "sparkctl › profiles")
-        keyboard.hold_for(asyncio.Event().wait())  # never there: it was left
+        keyboard.hold_until_mounted(asyncio.Event().wait())  # never there: it was left
         at_once(pilot, "escape")
         await holds(pilot, lambda: not keyboard._coming, within=PATIENCE + 10)
         at_once(pilot, "escape")
@@ -207,7 +207,7 @@ async def test_what_is_typed_before_the_editor_is_there_is_nobodys(
         await pilot.press(key)
         await until(pilot, seen)
         at_once(pilot, "e")
-        await holds(pilot, lambda: pilot.app.keyboard.is_opening)  # type: ignore[attr-defined]
+        await holds(pilot, lambda: panel_of(pilot).keyboard.is_opening)
         at_once(pilot, "escape", "q", "q")
         await holds(pilot, lambda: bool(toasts(pilot)))
         assert place in screen(pilot)

@@ -26,7 +26,7 @@ from sparkctl.tui.log_viewer.log_view import LogView
 from sparkctl.tui.screens.overview_screen import TileGrid
 from sparkctl.tui.widgets.text_surface import TextSurface
 from tests.sim.clients import FAST
-from tests.tui.driving import Driver, holds, idle, is_idle, on_sparks, screen, toasts, until
+from tests.tui.driving import Driver, controller_of, holds, idle, is_idle, on_sparks, panel_of, screen, toasts, until
 
 
 async def type_line(pilot: Driver, line: str) -> None:
@@ -251,8 +251,8 @@ async def test_a_start_that_is_stopped_is_left_wherever_it_is_and_has_not_failed
         await type_line(pilot, "up qwen36-vllm --node spark1")
         await type_line(pilot, "up qwen36 --node spark2")
         await until(pilot, lambda text: all(len(docker.running) == 1 for docker in sparks.docker.values()))
-        room, panel = pilot.app.room, pilot.app  # type: ignore[attr-defined]
-        panel.choose(0)  # type: ignore[attr-defined]
+        room, panel = controller_of(pilot), panel_of(pilot)
+        panel.choose(0)
         one, other = room.jobs.running
         await type_line(pilot, line)
         await until(pilot, "? ")
@@ -540,7 +540,10 @@ async def test_a_dialog_outlives_the_loss_of_its_spark(tmp_path: Path, monkeypat
         await until(pilot, "start a profile")
         for name in ("spark1", "spark2"):
             await sparks.sshd[name].close()
-        await holds(pilot, lambda: all(one.state is NodeState.UNREACHABLE for one in pilot.app.situation().views))  # type: ignore[attr-defined]
+        await holds(
+            pilot,
+            lambda: all(one.state is NodeState.UNREACHABLE for one in panel_of(pilot).build_action_context().views),
+        )
         assert "start a profile" in screen(pilot)
         await pilot.press("down", "tab", "escape")
         await until(pilot, lambda text: text.count("◌ unreachable") == 2)

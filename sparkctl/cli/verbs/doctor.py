@@ -67,13 +67,16 @@ def command(
     nodes = select_configured_nodes(node)
     if collect is not None:
         return _collect_bundle(context, nodes, collect, as_json)
+    measure = check_nodes
     if fabric:
-        pass
+        from sparkctl.commands.doctor_fabric import measure_fabric
+
+        measure = measure_fabric
     teller: EventPrinter = JsonPrinter() if as_json else _create_printer([node.name for node in nodes], at_once=fabric)
     with open_recorder(ctx, record, overwrite) as recording:
         if recording is not None:
             teller = RecordingPrinter(teller, recording)
-        return recording_exit_code(run_verb(context, lambda: check_nodes(context, nodes), teller), recording)
+        return recording_exit_code(run_verb(context, lambda: measure(context, nodes), teller), recording)
 
 
 def _collect_bundle(context: CommandContext, nodes: Sequence[Node], file: str, as_json: bool) -> int:

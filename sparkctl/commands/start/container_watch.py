@@ -199,7 +199,7 @@ class StartWatch:
             self.saved.write(lines)
             if self.saved.failed is not None:
                 what = f"the log of {self.plan.instance} is not saved any more: {self.saved.failed}"
-                self.emit(WarningEmitted(self.ctx.clock.now(), self.plan.node, what, None))
+                self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, what, None))
         moved = self.log.feed_lines(lines)
         self._record_failure_times(lines)
         if told := drop_own_requests(lines):
@@ -246,9 +246,9 @@ class StartWatch:
         while not self.log.ready_line_seen and not (self._unreadable is not None and is_asked):
             self._moved.clear()
             await self._moved.wait()
-        for question in (engine_probe.check_health, engine_probe.request_token):
+        for question, asked in ((engine_probe.check_health, "health"), (engine_probe.request_token, "one token")):
             while True:
-                self._why_not = self._why_not or f"{question.__name__.replace('_', ' ')}: asked, no answer yet"
+                self._why_not = self._why_not or f"{asked}: asked, no answer yet"
                 try:
                     if question is engine_probe.request_token:
                         service = await engine_probe.resolve_served_model(self.session.link, service, manners)

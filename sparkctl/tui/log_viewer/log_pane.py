@@ -111,7 +111,7 @@ class LogPane(Vertical):
         active = self.screen.active_bindings.get(event.key)
         if active is None or active.node is not self or not active.binding.action.startswith("ask("):
             return False
-        self.action_open_prompt(active.binding.action.split("'")[1])
+        self.action_ask(active.binding.action.split("'")[1])
         return True
 
     def _apply_pattern(self, asked: PromptMode, text: str, *, jump: bool = False) -> None:
@@ -120,7 +120,7 @@ class LogPane(Vertical):
         else:
             self.view.set_filter(text)
 
-    def action_open_prompt(self, what: str) -> None:
+    def action_ask(self, what: str) -> None:
         """Open the prompt."""
         asked = PromptMode(what)
         self.view.save_position()

@@ -217,11 +217,11 @@ class ScrollScreen(PanelScreen):
         """Read what was above."""
         self.scroll_rows(-1)
 
-    def handle_page_down(self, _: Action) -> None:
+    def do_further(self, _: Action) -> None:
         """Read on."""
         self.scroll_rows(_PAGE)
 
-    def handle_page_up(self, _: Action) -> None:
+    def do_nearer(self, _: Action) -> None:
         """Read what was above."""
         self.scroll_rows(-_PAGE)
 

@@ -86,7 +86,7 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
         one = checkup.selected
         return tuple(each.key for each in checkup.shown), None if one is None else one.key
 
-    def handle_run_doctor(self, _: Action) -> None:
+    def do_examine(self, _: Action) -> None:
         """Look again."""
         if self.panel.room is not None:
             self.panel.room.run_doctor(self.panel.sparks)
@@ -97,7 +97,7 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
         if one is not None and one.command is not None:
             self.panel.copy_text(one.command, "the remedy")
 
-    def handle_run_fix(self, one: Action) -> None:
+    def do_mend(self, one: Action) -> None:
         """Do what the remedy says, after a question."""
         selected = self._build_model().selected
         if selected is not None and selected.fix_argv is not None:

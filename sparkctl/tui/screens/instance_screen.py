@@ -197,7 +197,7 @@ class InstanceScreen(ScrollScreen):
         assert one.words is not None
         self.panel.orders.confirm_and_run(one, one.words(self.panel.build_action_context()))
 
-    def handle_apply_remedy(self, _: Action) -> None:
+    def do_accept(self, _: Action) -> None:
         """Show the change that the verdict proposes, and do it when the operator has said how."""
         from sparkctl.tui.dialogs.apply_remedy import ask_to_apply_remedy
 

@@ -224,7 +224,7 @@ class LogScreen(PanelScreen):
         """Ask what to find."""
         self._open_subscriptions("find")
 
-    def handle_filter_log(self, _: Action) -> None:
+    def do_log_only(self, _: Action) -> None:
         """Ask which lines to show."""
         self._open_subscriptions("only")
 
@@ -309,7 +309,7 @@ class LogScreen(PanelScreen):
 
     def _open_subscriptions(self, what: str) -> None:
         if self._pane is not None:
-            self._pane.action_open_prompt(what)
+            self._pane.action_ask(what)
 
     # --- whose logs these are ---
 

@@ -381,7 +381,7 @@ class ProfilesScreen(ListScreen[str]):
         if one is not None:
             self.panel.spawn(ask_and_start_transfer(self.panel, one.summary.name))
 
-    def handle_fix_profile(self, _: Action) -> None:
+    def do_mend_profile(self, _: Action) -> None:
         """Mend in the selected one what is safe to mend; a shipped one is copied to the operator's own first."""
         one = self._build_model().selected
         if one is not None:

@@ -180,7 +180,7 @@ class SwitchScreen(ScrollScreen):
 
     # --- keys ---
 
-    def handle_start_switch(self, _: Action) -> None:
+    def do_switch_do(self, _: Action) -> None:
         """Ask, naming what stops, and do it."""
         if self._plan is not None:
             self.panel.spawn(self._ask_and_do(self._plan))

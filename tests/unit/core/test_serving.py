@@ -12,9 +12,10 @@ from sparkctl.commands.stop.impact import find_interrupted_instances, find_unlis
 from sparkctl.model.container import ContainerState
 from sparkctl.model.decode_step import DecodeStepSpec
 from sparkctl.model.engine_metrics import EngineMeter
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.monitor.node_views import InstanceView, NodeTelemetryView
+from sparkctl.monitor.node_views import NodeTelemetryView
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
 

@@ -8,10 +8,10 @@ import pytest
 
 from sparkctl.model.container import ContainerState
 from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.monitor.engine_meters import MetricsSource, has_meter, needs_log_meter
-from sparkctl.monitor.node_views import InstanceView
 
 READY = InstanceView(
     "qwen36", NodeName("spark1"), "sglang-qwen36", "image", ContainerState.RUNNING, "Up", ours=True, memory=None,

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from sparkctl.model.container import ContainerState
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.units import GIB
-from sparkctl.monitor.node_views import InstanceView, NodeStatusView
+from sparkctl.monitor.node_views import NodeStatusView
 from sparkctl.views.status_view import format_status
 
 NODE = NodeName("spark1")

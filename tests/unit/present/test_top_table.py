@@ -11,6 +11,7 @@ from sparkctl.model.container import ContainerState
 from sparkctl.model.decode_step import DecodeStepSpec
 from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
@@ -27,7 +28,7 @@ from sparkctl.model.sample import (
     Temperature,
 )
 from sparkctl.model.units import GIB
-from sparkctl.monitor.node_views import InstanceView, NodeTelemetryView
+from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.top_view import build_top_json, format_memory_bar, format_top
 
 MEMORY = MemoryReading(122 * GIB, 23 * GIB, 4 * GIB, 19 * GIB, 16 * GIB, 15 * GIB)

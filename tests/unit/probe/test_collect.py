@@ -20,7 +20,7 @@ SOURCE = Path(collect_decoder.__file__).with_name("collect.py").read_text()
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
 
 
-def collected(start: collect_decoder.Start, env: dict[str, str] | None = None) -> dict[str, CollectedReading]:
+def collected(start: collect_decoder.RemoteProgram, env: dict[str, str] | None = None) -> dict[str, CollectedReading]:
     ran = subprocess.run(
         start.argv, input=start.stdin, capture_output=True, timeout=60, env={**os.environ, **(env or {})}, check=True
     )

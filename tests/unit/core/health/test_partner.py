@@ -9,12 +9,12 @@ import pytest
 from sparkctl.model.container import ContainerState
 from sparkctl.model.decode_step import DecodeStepSpec
 from sparkctl.model.finding import FindingKind, Severity
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.monitor.findings.base import NodeSnapshot
 from sparkctl.monitor.findings.detectors import detect_across_nodes
 from sparkctl.monitor.findings.missing_rank import detect_missing_rank
-from sparkctl.monitor.node_views import InstanceView
 from tests.unit.core.health.curves import sight
 
 HERE, THERE = NodeName("spark1"), NodeName("spark2")
